@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 
 PATIENCE = 0.2
 """For how long the loop waits for a thread that works, until all else goes on besides; the clock does not, still."""

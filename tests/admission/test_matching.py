@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._admission.webhook_configurations import list_conditions, select_objects
+from kopf._admission.webhook_declarations import list_conditions, select_objects
 from kopf._handlers.causes import ResourceCause
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WebhookHandler
-from kopf._handlers.matching import matches
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource

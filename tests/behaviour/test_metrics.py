@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.registry import Collector
 
 import kopf
-from kopf._insight.metrics.serving import MissingMetricsLibraryError
+from kopf._insight.metrics.exposition import MissingMetricsLibraryError
 from kopf._operator.insight import EndpointClashError
 from kopf._serving.threaded_server import ServingError
 from tests.behaviour.objects import Objects

@@ -213,7 +213,7 @@ def test_the_allocator_is_told_nothing_if_the_user_has_told_it(
 
 HOLES = """
 import asyncio, resource, sys, kopf.cli.memory as memory
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 
 def read_resident():
     with open("/proc/self/statm") as file:

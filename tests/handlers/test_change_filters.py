@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kopf._handlers.filter_criteria import ABSENT, PRESENT
-from kopf._handlers.matching import matches_change
+from kopf._handlers.filters import matches_change
 from kopf._values.reasons import Reason
 from tests.handlers.builders import make_changing_cause, make_changing_handler
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kopf._handlers.filter_criteria import ABSENT, PRESENT, all_, any_, none_, not_
-from kopf._handlers.matching import matches, matches_field
+from kopf._handlers.filters import matches, matches_field
 from tests.handlers.builders import make_changing_cause, make_resource_cause, make_watching_handler
 
 VALUES: list[tuple[Any, Any, bool]] = [

@@ -17,7 +17,7 @@ import pytest
 
 from kopf._replay import format
 from kopf._replay.format import FORMAT, RecordingError, encode_entry, read_entries
-from kopf._replay.recorder import Recorder, Writer
+from kopf._replay.recording_writer import Recorder, Writer
 from kopf._values import codec
 from tests.recording.reading import HEAD, list_kinds, make_entry, read_all
 
@@ -182,7 +182,7 @@ async def test_a_slow_disk_ends_the_recording_only(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("kopf._replay.recorder._PATIENCE", 0.1)
+    monkeypatch.setattr("kopf._replay.recording_writer._PATIENCE", 0.1)
     os.mkfifo(tmp_path / "file")
     reading = os.open(tmp_path / "file", os.O_RDONLY | os.O_NONBLOCK)
     try:

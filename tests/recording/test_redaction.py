@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._replay.recorder import Writer
 from kopf._replay.recording import recording_to
+from kopf._replay.recording_writer import Writer
 from kopf._replay.redaction import Redactor
 from kopf.testing import Simulation, replay, simulate
 from tests.recording.reading import read_all

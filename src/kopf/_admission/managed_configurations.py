@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kopf._admission.webhook_configurations import Declaration, WebhookRecord, extend_path
+from kopf._admission.webhook_declarations import Declaration, WebhookRecord, extend_path
 from kopf._client.errors import APIConflictError, APINotFoundError
 from kopf._client.resources.targets import Target
 from kopf._controller.runtime import Runtime

@@ -17,8 +17,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from typing import Any
 
 from kopf._admission.conversions import Conversions
-from kopf._admission.publishing import Publication
 from kopf._admission.reviewing import Admission
+from kopf._admission.webhook_publishing import Publication
 from kopf._client.resources.discovery import Discovery
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import OperatorRegistry

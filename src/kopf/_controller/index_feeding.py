@@ -13,8 +13,8 @@ from kopf._controller.indexing.indices import ObjectKey
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.executor import Surroundings
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import IndexingHandler
-from kopf._handlers.matching import matches
 from kopf._logging.loggers import LocalObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId

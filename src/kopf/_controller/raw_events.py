@@ -21,8 +21,8 @@ from kopf._controller.tracked_objects import TrackedObject
 from kopf._controller.unreadable import report_unreadable
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.executor import Surroundings, UserCode
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WatchingHandler
-from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._handlers.results import deliver_result

@@ -20,7 +20,7 @@ from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.supervision import keep_running
-from kopf._coordination.announcing import AnnouncementCallbacks, Announcer
+from kopf._coordination.peering_keepalive import AnnouncementCallbacks, Announcer
 from kopf._coordination.peering_pause import PeeringPause
 from kopf._coordination.peers import Part, choose_part
 from kopf._coordination.records import Site, get_records, get_subresource

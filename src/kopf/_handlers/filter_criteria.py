@@ -1,7 +1,7 @@
 """
 Criteria: the filters of handlers in their declarations.
 
-A criterion of a value is the value itself, or a token, or a callback. The module ``matching`` applies them.
+A criterion of a value is the value itself, or a token, or a callback. The module ``filters`` applies them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from kopf._client.fencing import Fence
-from kopf._handlers.thread_jobs import LoopThreads, ThreadJob, settle
+from kopf._handlers.thread_results import LoopThreads, ThreadJob, settle
 from kopf._handlers.thread_usage import ThreadCall, ThreadUsage, TracedCall
 from kopf._settings.settings import ExecutionSettings
 from kopf._settings.threads import ELASTIC_LIMIT, HandlerThreads

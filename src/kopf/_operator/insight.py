@@ -96,7 +96,7 @@ def _begin_tracing(sources: InsightSources, stack: contextlib.AsyncExitStack) ->
 async def _serve_metrics(
     sources: InsightSources, stack: contextlib.AsyncExitStack, neighbours: dict[str, Answer]
 ) -> None:
-    from kopf._insight.metrics.serving import MetricsServer, check_library, collecting
+    from kopf._insight.metrics.exposition import MetricsServer, check_library, collecting
 
     check_library()
     from kopf._insight.metrics.operator_metrics import Metrics

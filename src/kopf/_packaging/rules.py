@@ -182,7 +182,7 @@ def _add_admission(
     rules: RuleSet, registry: OperatorRegistry, settings: AdmissionSettings, situation: Situation
 ) -> None:
     from kopf._admission.servers.service import WebhookServiceServer
-    from kopf._admission.webhook_configurations import CONFIGURATIONS  # most operators have no admission at all
+    from kopf._admission.webhook_declarations import CONFIGURATIONS  # most operators have no admission at all
 
     used = {handler.type for handler in registry.webhooks}
     for type, resource in CONFIGURATIONS.items():

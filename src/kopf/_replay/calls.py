@@ -18,7 +18,7 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._replay.randomness import Randomness
-from kopf._replay.recorder import Recorder
+from kopf._replay.recording_writer import Recorder
 from kopf._values.reasons import Activity
 
 _EXTERNAL = {Activity.AUTHENTICATION, Activity.PROBE}

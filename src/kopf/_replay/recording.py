@@ -24,7 +24,7 @@ from kopf._controller.observer import Observer
 from kopf._replay.calls import in_background, record_call
 from kopf._replay.format import RecordingError
 from kopf._replay.randomness import Randomness
-from kopf._replay.recorder import Recorder, Writer
+from kopf._replay.recording_writer import Recorder, Writer
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.version import __version__

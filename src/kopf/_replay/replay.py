@@ -23,7 +23,7 @@ from kopf._virtual_time.patience import SimulationError
 from kopf._virtual_time.process_patches import virtual_process
 from kopf._virtual_time.simulated_clock import SimulatedClock
 from kopf._virtual_time.threaded_loop import thread_owner
-from kopf._virtual_time.virtual_time import VirtualTimeLoop, is_in_loop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop, is_in_loop
 
 _NOWHERE = "{apiVersion: v1, kind: Config}\n"
 

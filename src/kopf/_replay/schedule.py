@@ -13,7 +13,7 @@ import collections
 from collections.abc import Callable, Sequence
 
 from kopf._replay.format import RecordedEntry
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 
 _ACTIONS = {"req", "open", "call"}
 _GRACE = 0.05

@@ -36,7 +36,7 @@ from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
-from kopf._virtual_time.virtual_time import is_in_loop
+from kopf._virtual_time.virtual_time_loop import is_in_loop
 
 T = TypeVar("T")
 

@@ -19,6 +19,7 @@ from kopf._models.crds import Model, list_models, make_definitions
 from kopf._testing.random_objects import RandomValues
 from kopf._values import codec
 from kopf._values.diffs import diff
+from kopf_cluster.custom_resources.pruning import prune
 from kopf_cluster.kinds import schemas
 
 Obj = dict[str, Any]
@@ -100,9 +101,7 @@ class Checker:
         """Complete the object as the API server does; list the fields that it drops, and its refusals."""
         schema = self.schemas[version]
         schemas.fill_defaults(obj, schema)
-        dropped = [
-            f"{path}: unknown in {version}, so it is dropped" for path in schemas.prune(obj, schema, "", root=True)
-        ]
+        dropped = [f"{path}: unknown in {version}, so it is dropped" for path in prune(obj, schema, "", root=True)]
         return [*dropped, *(f"refused in {version}: {error}" for error in schemas.validate(obj, schema, ""))]
 
     def check_all(self, journey: _Journey, objs: Iterable[Obj]) -> None:

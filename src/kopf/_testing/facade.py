@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kopf._testing.simulation import Simulation
 from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
-from kopf._virtual_time.virtual_time import VirtualTimeLoop, is_in_loop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop, is_in_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from kopf._controller.background.stop_signals import (
     SyncDaemonStopperChecker,
 )
 from kopf._handlers.causes import BackgroundCause, ResourceCause, WatchingCause
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import (
     DaemonHandler,
     Handler,
@@ -24,7 +25,6 @@ from kopf._handlers.handlers import (
     SpawningHandler,
     WatchingHandler,
 )
-from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.results import deliver_result
 from kopf._testing.call_context import CallContext

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Unpack
 from kopf._admission.verdicts import judge
 from kopf._events.log_posting import current_recorder
 from kopf._handlers.causes import ActivityCause, WebhookCause
+from kopf._handlers.filters import matches_operation
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -22,7 +23,6 @@ from kopf._handlers.handlers import (
     ResourceHandler,
     WebhookHandler,
 )
-from kopf._handlers.matching import matches_operation
 from kopf._handlers.registry import get_default_registry
 from kopf._handlers.signatures import check_handlers
 from kopf._testing.call_context import CallContext, LoopIsRunningError, Loops

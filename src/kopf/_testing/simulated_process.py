@@ -40,7 +40,7 @@ from kopf._values.records import replace
 from kopf._virtual_time.journal import HandlerCall, Journal, describe_place
 from kopf._virtual_time.patience import SimulationError
 from kopf._virtual_time.threaded_loop import thread_owner, thread_purpose
-from kopf._virtual_time.virtual_time import VirtualTimeLoop, make_numbered_task
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop, make_numbered_task
 from kopf_cluster import LocalCluster
 
 _STARTUP = 3600

@@ -33,7 +33,7 @@ from kopf._virtual_time.journal import Write, describe_changes
 from kopf._virtual_time.patience import NOT_BEGUN, PATIENCE, SimulationError
 from kopf._virtual_time.process_patches import virtual_process
 from kopf._virtual_time.simulated_clock import SimulatedClock
-from kopf._virtual_time.virtual_time import VirtualTimeLoop, make_numbered_task
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop, make_numbered_task
 from kopf.cli.loading import load_anew
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from kopf._testing.simulated_process import current_process
 from kopf._virtual_time.journal import Journal, SimulatedLogs
 from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
 from kopf._virtual_time.simulated_clock import SimulatedClock
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 from kopf._virtual_time.patience import Patience, SimulationError
 from kopf._virtual_time.simulated_clock import SimulatedClock
 from kopf._virtual_time.threaded_loop import ThreadedJob, VirtualEvent
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 
 _T = TypeVar("_T")
 

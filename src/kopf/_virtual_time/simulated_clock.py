@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kopf._handlers.time_source import TimeSource, time_source
 from kopf._virtual_time.threaded_loop import VirtualEvent
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 
 _REMEDY = "pip install time-machine"
 _TWO_CLOCKS = (

@@ -18,8 +18,8 @@ from kopf._controller.changes.selection import (
 )
 from kopf._controller.changes.selection import select as select_for_object
 from kopf._handlers.filter_criteria import ABSENT, PRESENT
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import ChangingHandler
-from kopf._handlers.matching import matches
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason

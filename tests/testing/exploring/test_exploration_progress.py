@@ -84,7 +84,7 @@ def test_failures_begin_with_the_line_of_the_test(run: Run, name: str, line: str
     lines = [text for text in failure.splitlines() if text.startswith((">", "E"))]
     assert lines[0].startswith(line)
     assert error in lines[1]
-    assert "virtual_time.py" not in failure
+    assert "virtual_time_loop.py" not in failure
     assert "facade.py" not in failure
     assert "DEBUG " not in failure
     assert "INFO     kopf" in failure

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._replay.recorder import Writer
 from kopf._replay.recording import recording_to
+from kopf._replay.recording_writer import Writer
 from kopf.testing import Replay, Simulation, SimulationError, replay, simulate
 from tests.testing.kopfexamples import CRD, make
 

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from kopf._controller.changes.decision import Choice
 from kopf._handlers.causes import ChangingCause, ResourceCause
+from kopf._handlers.filters import matches, matches_change, matches_either_state, matches_field
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
-from kopf._handlers.matching import matches, matches_change, matches_either_state, matches_field
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._values.ids import HandlerId
 from kopf._values.objects import ObjectMeta

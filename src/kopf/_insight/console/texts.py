@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kopf._insight.explaining.handler_explaining import is_record
+from kopf._insight.explaining.handler_verdicts import is_record
 from kopf._insight.explaining.wording import tell_duration
 from kopf._values import codec
 

@@ -13,7 +13,7 @@ from kopf._insight.explaining.explanation import (
     ObjectInfo,
     StateInfo,
 )
-from kopf._insight.explaining.handler_explaining import (
+from kopf._insight.explaining.handler_verdicts import (
     SITUATIONS,
     HandlerExplainer,
     list_leftovers,

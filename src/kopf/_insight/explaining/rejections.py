@@ -12,14 +12,14 @@ from typing import Any
 
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.filter_criteria import ABSENT, PRESENT, ValueFilter
-from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
-from kopf._handlers.matching import (
+from kopf._handlers.filters import (
     matches,
     matches_change,
     matches_either_state,
     matches_field,
     matches_when,
 )
+from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
 from kopf._insight.explaining.explanation import Rejection
 from kopf._insight.explaining.redacted_texts import RedactedTexts, show_path
 from kopf._values.fields import FieldPath, resolve

@@ -22,7 +22,7 @@ from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, WebhookHandler
 from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.explanation import AttemptInfo, DecisionInfo, Outcome
-from kopf._insight.explaining.handler_explaining import TITLES
+from kopf._insight.explaining.handler_verdicts import TITLES
 from kopf._insight.explaining.redacted_texts import RedactedTexts, shorten, show_time
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange

@@ -15,7 +15,7 @@ import pytest
 import kopf
 from kopf._virtual_time.process_patches import sleeping_virtually
 from kopf._virtual_time.threaded_loop import VirtualEvent
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 from kopf.testing import Simulation
 from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 
 import kopf
 from kopf._controller.observer import Observers
+from kopf._insight.metrics.exposition import MetricsServer, collecting
 from kopf._insight.metrics.operator_metrics import Metrics
-from kopf._insight.metrics.serving import MetricsServer, collecting
 from kopf._serving.endpoints import Endpoint
 from kopf._settings.settings import MetricsSettings
 from tests.insight.metrics.exposed import Exposed

@@ -1,5 +1,5 @@
 """
-The recorder: it numbers and times the actions of the operator, and passes them to the writer.
+The writer of a recording. The recorder numbers and times the actions of the operator, and passes them to the writer.
 
 The writer is a thread that redacts the entries, compresses them, and appends them to the file, outside of the event
 loop.

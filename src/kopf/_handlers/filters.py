@@ -1,5 +1,5 @@
 """
-Matching: the decision whether a handler is for an object, by labels, annotations, fields, and callbacks.
+Filters of handlers: the decision whether a handler is for an object, by labels, annotations, fields, and callbacks.
 
 All criteria of a handler must be true. Callbacks get the kwargs of the handler, but see the whole object and the whole
 change even if the handler is for one field. Callbacks of values also get the value as the only positional argument

@@ -1,5 +1,5 @@
 """
-Announcing: the record of this operator in one peering object, renewed until the operator ends, and then withdrawn.
+The keep-alive: the record of this operator in one peering object, renewed until the operator ends, and then withdrawn.
 
 Each renewal also removes the records of dead operators.
 """

@@ -23,7 +23,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from kopf._admission.managed_configurations import ManagedConfiguration, ManagedDefinition
-from kopf._admission.webhook_configurations import CONFIGURATIONS, Declaration, WebhookRecord
+from kopf._admission.webhook_declarations import CONFIGURATIONS, Declaration, WebhookRecord
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import (
     APIError,

@@ -12,7 +12,7 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIForbiddenError
 from kopf._client.http.api import APIClient
-from kopf._coordination.announcing import AnnouncementCallbacks, Announcer
+from kopf._coordination.peering_keepalive import AnnouncementCallbacks, Announcer
 from kopf._coordination.peers import Peers
 from kopf._coordination.records import Site
 from kopf._settings.settings import OperatorSettings
