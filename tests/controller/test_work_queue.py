@@ -356,6 +356,16 @@ def test_a_closed_queue_gives_nothing_and_takes_nothing(bench: Bench) -> None:
     assert len(bench.queue) == 0
 
 
+def test_a_discarded_key_has_neither_its_turn_nor_its_time(bench: Bench) -> None:
+    for key in "abc":
+        bench.queue.add(key)
+        bench.queue.set_alarm(key, 1.0)
+    bench.queue.discard("a")
+    bench.queue.discard("unknown")
+    bench.clock.advance(2.0)
+    assert (bench.take_all(), bench.due) == ("bc", [("b", 1.0), ("c", 1.0)])
+
+
 def test_the_length_counts_every_key_once(bench: Bench) -> None:
     bench.queue.add("a")
     bench.queue.take()

@@ -144,6 +144,11 @@ def test_all_subhandlers_that_were_ever_seen_are_remembered_in_their_order() -> 
     assert state.subrefs == ("one/b", "one/a", "one/c")
 
 
+def test_the_baseline_is_kept_until_the_end_of_the_creation() -> None:
+    state = HandlerState(started=NOW, baseline="{}")
+    assert [state.with_outcome(outcome, NOW, []).baseline for outcome in (RETRY, CHILDREN, SUCCESS)] == ["{}"] * 3
+
+
 def test_final_outcomes_delay_nothing() -> None:
     state = HandlerState(started=NOW).with_outcome(Outcome(final=True, delay=5), NOW, [])
     assert (state.delayed, state.finished) == (None, True)
@@ -165,6 +170,16 @@ def test_reconcilers_do_not_wait_for_their_retry_if_the_object_has_changed(
     state = HandlerState(started=NOW, purpose=Reason.UPDATE, retries=1, delayed=after(5), digest="seen")
     progress = make_progress(reason=Reason.UPDATE, known={ONE.id: state}, digest=digest, handlers=[handler])
     assert progress.states == {ONE.id: replace(state, delayed=delayed)}
+
+
+@pytest.mark.parametrize("reason", [Reason.CREATE, Reason.UPDATE])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_reconcilers_compare_what_they_see_with_what_they_have_seen(reason: Reason, is_changed: bool) -> None:
+    handler = ReconcilingHandler(id=ONE.id, fn=ONE.fn, selector=None, reason=None)
+    state = HandlerState(started=NOW, purpose=reason, delayed=after(5), digest=see(reason, x=1).get_whole())
+    progress = make_progress(reason=reason, known={ONE.id: state}, handlers=[])
+    progress.involve([handler], see(reason, x=2 if is_changed else 1))
+    assert progress[ONE.id].delayed == (None if is_changed else after(5))
 
 
 def test_what_was_seen_is_known_until_the_next_attempt_has_seen_more() -> None:
@@ -271,7 +286,8 @@ def test_malformed_records_are_as_if_it_has_just_begun(record: Any) -> None:
     ("text", "is_taken"),
     [
         ("2026-12-20T23:53:38+00:00", True),
-        ("2026-12-21T12:00:00+00:00", True),  # the clock of another host was ahead
+        ("2026-12-21T23:53:38.049971+00:00", True),  # the clock of another host was ahead by a day
+        ("2026-12-21T23:53:38.049972+00:00", False),
         ("2026-12-22T12:00:00+00:00", False),
         ("9999-12-31T23:59:59+00:00", False),
         ("9999-12-31T23:59:59-14:00", False),
@@ -400,6 +416,15 @@ def test_only_what_has_changed_is_stored() -> None:
     progress.note(TWO, RETRY, NOW, [], None)
     assert list(progress.unsaved) == ["two"]
     assert list(save(progress).metadata.annotations) == ["kopf.zalando.org/two"]
+
+
+def test_subhandlers_that_wait_for_their_first_attempts_are_stored_with_their_parent() -> None:
+    """Otherwise, a restart would lose them: the finished parent would not declare them again."""
+    child, stranger = (make_changing_handler(id) for id in ("one/a", "two/a"))
+    progress = make_progress()
+    progress.involve([child, stranger], FixedDigests(Reason.CREATE))
+    progress.note(ONE, CHILDREN, NOW, [child.id], None)
+    assert progress.unsaved.keys() == {ONE.id, child.id}
 
 
 # --- the changes between the attempts ---
@@ -759,6 +784,19 @@ def test_the_baseline_stays_where_it_is() -> None:
     assert later.unsaved.keys() == {ONE.id, TWO.id}
 
 
+def test_the_baseline_stays_with_handlers_that_are_not_called_now() -> None:
+    progress = make_progress(known={TWO.id: HandlerState(NOW, retries=7, baseline="{}")}, handlers=[ONE])
+    progress.keep_baseline(b"{1}", HANDLERS)
+    assert progress.unsaved == {TWO.id: HandlerState(NOW, retries=7, baseline="{1}")}
+
+
+def test_the_keeper_of_the_baseline_keeps_what_it_has_seen() -> None:
+    progress = make_progress()
+    progress.note(ONE, SUCCESS, NOW, (), FixedDigests(Reason.CREATE, whole="seen"))
+    progress.keep_baseline(b"{}", HANDLERS)
+    assert (progress[ONE.id].baseline, progress.unsaved[ONE.id].digest) == ("{}", "seen")
+
+
 @pytest.mark.parametrize(("size", "is_kept"), [(64 * 1024, True), (64 * 1024 + 1, False)])
 def test_large_baselines_are_not_kept(size: int, is_kept: bool) -> None:
     progress = make_progress()
@@ -790,6 +828,16 @@ def test_finished_handlers_begin_anew_with_their_subhandlers(woken: Any, is_anew
     assert (TWO.id in progress) is is_anew
     if is_anew:
         assert progress[TWO.id] == HandlerState(started=after(9), purpose="create")
+        progress.note(ONE, CHILDREN, after(9), [TWO.id], None)
+        assert progress.unsaved.keys() == {ONE.id, TWO.id}  # the saved success of the sub-handler is void
+
+
+def test_woken_handlers_are_called_once() -> None:
+    woken = {ONE.id: False, TWO.id: False}
+    progress = make_progress(woken=woken)
+    progress.note(ONE, SUCCESS, NOW, (), None)
+    progress.note(THREE, SUCCESS, NOW, (), None)
+    assert woken == {ONE.id: True, TWO.id: False}
 
 
 @pytest.mark.parametrize("is_woken", [False, True])

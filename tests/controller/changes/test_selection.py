@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from hypothesis import given, settings
@@ -419,6 +419,12 @@ def test_subhandlers_of_updates_look_at_the_change() -> None:
 # --- what affects the matching of a handler, besides the essence ---
 
 
+class WithConditions(TypedDict, total=False):
+    """The status of a model."""
+
+    conditions: kopf.ConditionList
+
+
 @pytest.mark.parametrize(
     ("options", "stanzas"),
     [
@@ -427,6 +433,7 @@ def test_subhandlers_of_updates_look_at_the_change() -> None:
         ({"annotations": {"a": "v"}}, {"metadata"}),
         ({"field": ("spec", "x")}, set()),
         ({"field": ("status", "x")}, {"status"}),
+        ({"field": ("spec", "status")}, set()),
         ({"field": ("metadata", "name"), "value": "v"}, {"metadata"}),
         ({"when": lambda spec, labels, name, **_: True}, set()),
         ({"when": lambda status, **_: True}, {"status"}),
@@ -440,6 +447,28 @@ def test_subhandlers_of_updates_look_at_the_change() -> None:
 )
 def test_stanzas_that_filters_look_at(options: dict[str, Any], stanzas: set[str]) -> None:
     assert list_followed(make_watching_handler(**options)) == stanzas
+
+
+def test_stanzas_that_daemons_and_finalizers_depend_on() -> None:
+    def declare_for(decorator: Any, **options: Any) -> frozenset[str]:
+        return Candidates(declare_all((decorator, options))).follows
+
+    assert declare_for(kopf.daemon, when=lambda status, **_: True) == {"status"}
+    assert declare_for(kopf.on.delete, when=lambda meta, **_: True) == {"metadata"}
+    assert declare_for(kopf.on.create, when=lambda status, **_: True) == set()
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.daemon])
+@pytest.mark.parametrize("status", [dict[str, Any], WithConditions])
+def test_mismatches_are_reported_in_the_conditions_of_models_that_have_them(decorator: Any, status: Any) -> None:
+    class Widget(kopf.CustomResource[dict[str, Any], status], group="kopf.dev", version="v1", kind="KopfExample"):
+        pass
+
+    registry = OperatorRegistry()
+    decorator("kopfexamples", id="plain", registry=registry)(do_nothing)
+    decorator(Widget, registry=registry)(do_nothing)
+    candidates = Candidates(registry.plan([RESOURCE])[RESOURCE])
+    assert candidates.model is (Widget if status is WithConditions else None)
 
 
 # --- handlers with owned objects ---
@@ -467,3 +496,13 @@ def test_handlers_with_owned_objects(reason: Reason, initial: bool, woken: Any, 
     for _ in range(2):  # they are remembered for each of the circumstances
         assert get_ids(candidates.select_all(reason, initial=initial, woken=woken).called) == ["fn"] * expected
         assert get_ids(candidates.select_all(NOOP, initial=False).called) == []
+    cause = make_changing_cause({}, reason, initial=initial, woken=woken)
+    assert get_ids(select_for_object(candidates, cause).called) == ["fn"] * expected
+
+
+@pytest.mark.parametrize("woken", [[], ["fn"]])
+def test_failures_of_handlers_matter_when_they_are_woken(woken: Any) -> None:
+    owning = make_changing_handler("fn", reason=UPDATE, owns=(Selector("pods"),), when=fail)
+    candidates = Candidates(HandlersOfResource.build([owning]))
+    choice = select_for_object(candidates, make_changing_cause({}, NOOP, woken=woken))
+    assert len(choice.relevant_failures) == len(woken)

@@ -152,9 +152,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
             return None if state.finished else replace(state, delayed=None)
         if not state.finished:
             # A reconciler does not wait for its retry if the object has changed: this can be the cure of its failure.
-            is_cure = isinstance(handler, ReconcilingHandler) and state.digest != seen.get_noted(
-                handler, is_final=False
-            )
+            is_cure = isinstance(handler, ReconcilingHandler) and state.digest != seen.get_seen(handler)
             return replace(state, delayed=None) if is_cure else state
         if self._called is not None and self._is_of_previous_operator(handler):
             return None
