@@ -124,7 +124,7 @@ class Controller:
             if is_deleted:
                 scope.runtime.memos.forget(key)  # it can be of the indexing
             return
-        tracked = self.objects.accept(event, now)
+        tracked = self.objects.accept(key, event, now)
         if self.raw_events.could_match(head):
             tracked = tracked or self.objects.obtain(key)
             self.raw_events.put(tracked, event)
@@ -149,13 +149,15 @@ class Controller:
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
         """Bring the queue in line with the new state of the object."""
         tracked = self.objects.get(key)
-        if tracked is not None and tracked.is_to_be_handled and self.queue.add(key, urgent=urgent):
-            self.scope.runtime.observer.object_queued(self.scope.resource, key)
         alarm = None if tracked is None or tracked.state is None else tracked.state.alarm
         if alarm is not None or key in self.queue.planned:
             self.queue.set_alarm(key, alarm)
-        if tracked is not None:
+        if tracked is None:
+            return
+        if not tracked.is_to_be_handled:
             self.objects.settle(tracked)
+        elif self.queue.add(key, urgent=urgent):
+            self.scope.runtime.observer.object_queued(self.scope.resource, key)
 
     def _on_due(self, key: str, when: float) -> None:
         tracked = self.objects.get(key)

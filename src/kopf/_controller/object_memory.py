@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kopf._values.objects import KubeObject
+from kopf._values.records import Record
 
 if TYPE_CHECKING:
     from kopf._controller.background.runs import ObjectBackground  # most resources have neither daemons nor timers
@@ -19,30 +20,25 @@ MAX_SIZE = 4 * 1024 * 1024
 """The maximal size of the kept states of one resource, in bytes: of the objects that were handled last."""
 
 
-class ObjectMemory:
+class ObjectMemory(Record, eq=False):
     """The memory of one object."""
 
-    __slots__ = ("background", "fingerprint", "is_released", "is_unresumed", "latest", "losses", "removals", "snapshot")
-
-    def __init__(self) -> None:
-        self.fingerprint: int | None = None
-        """The fingerprint of the last state that this process has handled; ``None`` if there is none."""
-        self.snapshot: bytes | None = None
-        """The state itself; ``None`` if it is not kept anymore."""
-        self.losses = 0
-        """The number of removals of the last handled state by others."""
-        self.removals = 0
-        """The number of removals of our finalizer since it was last needed."""
-        self.is_released = False
-        """Whether everything is done for the object being deleted, even if older states still come."""
-        self.is_unresumed = False
-        """
-        Whether it existed before the operator started, and no handler has matched since then: it is resumed later.
-        """
-        self.background: ObjectBackground | None = None
-        """The daemons and timers of the object, if it has any."""
-        self.latest: KubeObject | None = None
-        """The current state of the object; kept only for handlers that are called without its changes."""
+    fingerprint: int | None = None
+    """The fingerprint of the last state that this process has handled; ``None`` if there is none."""
+    snapshot: bytes | None = None
+    """The state itself; ``None`` if it is not kept anymore."""
+    losses: int = 0
+    """The number of removals of the last handled state by others."""
+    removals: int = 0
+    """The number of removals of our finalizer since it was last needed."""
+    is_released: bool = False
+    """Whether everything is done for the object being deleted, even if older states still come."""
+    is_unresumed: bool = False
+    """Whether it existed before the operator started, and no handler has matched since then: it is resumed later."""
+    background: ObjectBackground | None = None
+    """The daemons and timers of the object, if it has any."""
+    latest: KubeObject | None = None
+    """The current state of the object; kept only for handlers that are called without its changes."""
 
     @property
     def is_blank(self) -> bool:

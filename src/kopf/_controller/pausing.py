@@ -37,7 +37,7 @@ class Pause:
 
     def stops(self, key: str) -> bool:
         """Tell if nothing may begin for the object: it is held, or the whole operator is paused."""
-        return self.is_on or self.is_held(key)
+        return self.is_on or (self._covers is not None and self._covers(key))
 
     def hold_some(self, covers: Covers | None) -> None:
         """Hold these objects instead of those held before; ``None`` releases all of them."""

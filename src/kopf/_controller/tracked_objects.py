@@ -24,7 +24,7 @@ from kopf._handlers.registry import HandlersOfResource
 from kopf._settings.settings import iter_delays
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.patches import Patch
-from kopf._values.records import replace
+from kopf._values.records import Record, field, replace
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
@@ -43,31 +43,28 @@ class Gone:
         """The latest event after the end: the object is selected again, or another one has the same name."""
 
 
-class TrackedObject:
+class TrackedObject(Record, eq=False):
     """
     One object, as the operator knows it.
 
     Large because it keeps everything about the object, so that it can be handed over and forgotten in one place.
     """
 
-    __slots__ = ("complaint", "events", "gone", "key", "memory", "reconciliation", "state", "stub")
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.memory = ObjectMemory()
-        """The memory of the object for as long as it exists."""
-        self.state: ObjectState | None = None
-        """What to handle, and when; ``None`` if the object is idle."""
-        self.events: deque[WatchEvent] | None = None
-        """The raw events that wait for their handlers; ``None`` if there are none."""
-        self.reconciliation: ReconcilePass | None = None
-        """The current pass over the object, if any."""
-        self.gone: Gone | None = None
-        """The end of the object, if it exists no more."""
-        self.stub: KubeObject | None = None
-        """The readable part of the object if it cannot be decoded."""
-        self.complaint: str | None = None
-        """The last logged reason why the object cannot be handled, if it cannot."""
+    key: str
+    memory: ObjectMemory = field(default_factory=ObjectMemory)
+    """The memory of the object for as long as it exists."""
+    state: ObjectState | None = None
+    """What to handle, and when; ``None`` if the object is idle."""
+    events: deque[WatchEvent] | None = None
+    """The raw events that wait for their handlers; ``None`` if there are none."""
+    reconciliation: ReconcilePass | None = None
+    """The current pass over the object, if any."""
+    gone: Gone | None = None
+    """The end of the object, if it exists no more."""
+    stub: KubeObject | None = None
+    """The readable part of the object if it cannot be decoded."""
+    complaint: str | None = None
+    """The last logged reason why the object cannot be handled, if it cannot."""
 
     @property
     def is_to_be_handled(self) -> bool:
@@ -137,10 +134,9 @@ class TrackedObjects:
             entry = self._entries[key] = TrackedObject(key)
         return entry
 
-    def accept(self, event: WatchEvent, now: float) -> TrackedObject | None:
-        """Accept an event of an object; return its entry if there can be something to do."""
+    def accept(self, key: str, event: WatchEvent, now: float) -> TrackedObject | None:
+        """Accept an event of the object; return its entry if there can be something to do."""
         obj = event.object
-        key = obj.head.key
         entry = self._entries.get(key)
         if entry is not None and entry.gone is not None:
             entry.gone.successor = event
@@ -193,8 +189,7 @@ class TrackedObjects:
 
     def settle(self, entry: TrackedObject) -> None:
         """If nothing is going on with the object, keep only its memory; drop the entry if that is blank."""
-        state = entry.state
-        if state is not None and not state.is_ready and state.is_idle:
+        if entry.state is not None and entry.state.is_idle:
             entry.state = None
         if entry.is_idle and entry.stub is None and entry.memory.is_blank:
             self._entries.pop(entry.key, None)
@@ -229,7 +224,7 @@ class TrackedObjects:
         if entry.events is not None:  # those of the successor
             self.obtain(entry.key).events = entry.events
         if entry.gone is not None and entry.gone.successor is not None:
-            self.accept(entry.gone.successor, now)
+            self.accept(entry.key, entry.gone.successor, now)
         return self._entries.get(entry.key)
 
 

@@ -86,7 +86,8 @@ class HandlerExecutor:
         Only cancellations and exits of the interpreter propagate as exceptions.
         """
         logger, observer, outcome = cause.logger, self._observer, None
-        self.check_fence(handler)
+        if self._fence is not None:
+            self.check_fence(handler)
         number = self.running.enter(handler, logger)
         started = observer.clock()
         observer.attempt_begun(number, handler, cause, attempt)

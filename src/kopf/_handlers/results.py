@@ -25,7 +25,7 @@ def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
     if (content := outcome.content) is not None:
         status = patch.ensure_stanza("status")
         own = status.get(handler.id)
-        if isinstance(content, dict) and isinstance(own, Mapping):
+        if own and isinstance(content, dict) and isinstance(own, Mapping):
             content = {**own, **content}
         status[handler.id] = content
     if patch:

@@ -58,20 +58,23 @@ def encode(value: Any) -> bytes:
     Lone surrogates become U+FFFD, as in Kubernetes itself. Python has them in names of files and in the results of
     :func:`json.loads`, so they get into messages of errors, but UTF-8 has no such characters.
     """
-    return _encode(_encoder, value)
+    try:
+        return _encoder.encode(value)
+    except (RecursionError, UnicodeEncodeError):
+        return _encode_unusual(_encoder, value)
 
 
 def encode_sorted(value: Any) -> bytes:
     """Serialise a value with sorted keys: equal values give equal bytes. Raises :class:`NestingError`."""
-    return _encode(_sorting_encoder, value)
-
-
-def _encode(encoder: msgspec.json.Encoder, value: Any) -> bytes:
     try:
-        try:
-            return encoder.encode(value)
-        except UnicodeEncodeError:
-            return encoder.encode(_replace_surrogates(value))
+        return _sorting_encoder.encode(value)
+    except (RecursionError, UnicodeEncodeError):
+        return _encode_unusual(_sorting_encoder, value)
+
+
+def _encode_unusual(encoder: msgspec.json.Encoder, value: Any) -> bytes:
+    try:
+        return encoder.encode(_replace_surrogates(value))
     except RecursionError as e:
         raise NestingError from e
 
@@ -89,7 +92,10 @@ def _replace_surrogates(value: Any) -> Any:
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
     """Parse a JSON document. Raises :class:`UnreadableError`, a ``ValueError``, if it is malformed or too deep."""
-    return _decode(_decoder, data)
+    try:
+        return _decoder.decode(data)
+    except (RecursionError, ValueError) as e:
+        raise _explain(e) from e
 
 
 def decode_answer(data: bytes | bytearray | memoryview | str) -> Any:
@@ -122,10 +128,12 @@ def split_items(data: bytes | Raw) -> list[bytes]:
 def _decode(decoder: msgspec.json.Decoder[Any], data: bytes | bytearray | memoryview | str | Raw) -> Any:
     try:
         return decoder.decode(data)
-    except RecursionError as e:
-        raise NestingError from e
-    except ValueError as e:
-        raise UnreadableError(str(e)) from e
+    except (RecursionError, ValueError) as e:
+        raise _explain(e) from e
+
+
+def _explain(error: Exception) -> UnreadableError:
+    return NestingError() if isinstance(error, RecursionError) else UnreadableError(str(error))
 
 
 def dumps(value: Any) -> str:

@@ -15,11 +15,12 @@ _DEPTH = 3
 class Authorship:
     """The authors of one patch, to which several handlers contribute one after another."""
 
-    __slots__ = ("_fns", "_values")
+    __slots__ = ("_fns", "_suspects", "_values")
 
     def __init__(self) -> None:
         self._fns: dict[int, tuple[Callable[[Any], None], str]] = {}  # the functions keep their ids unique
         self._values: dict[FieldPath, tuple[Any, str]] = {}
+        self._suspects: set[FieldPath] = set()
 
     def sign(self, content: Mapping[str, Any], fns: Iterable[Callable[[Any], None]], author: str) -> None:
         """Note the author of all changes that are new since the last call."""
@@ -29,11 +30,12 @@ class Authorship:
             known = self._values.get(path)
             if known is None or known[0] is not value:
                 self._values[path] = (value, author)
+                if type(value) not in PROPER:
+                    self._suspects.add(path)
 
     def find_foreign_values(self) -> list[ForeignValue]:
         """Find the values that JSON has no form for."""
-        suspects = [(path, value) for path, (value, _) in self._values.items() if type(value) not in PROPER]
-        return [found for path, value in suspects for found in find_foreign_values(value, path)]
+        return [found for path in self._suspects for found in find_foreign_values(self._values[path][0], path)]
 
     def get_author(self, fn: Callable[[Any], None]) -> str:
         """Get the author of the function; empty if unknown."""
@@ -54,7 +56,7 @@ class Authorship:
 def _list_values(content: Mapping[str, Any], parent: FieldPath, depth: int) -> Iterator[tuple[FieldPath, Any]]:
     for key, value in content.items():
         path = (*parent, key)
-        if depth > 1 and value and isinstance(value, Mapping):
+        if depth > 1 and value and isinstance(value, dict):
             yield from _list_values(value, path, depth - 1)
         else:
             yield path, value

@@ -80,9 +80,10 @@ def patch_object(
     if not obj.head.uid and obj.head.resourceVersion:
         requests = [request.guard() for request in requests]  # another object could have that name by now
     sending = _Sending(api, resource, patch, on_saved, logger)
-    is_split = any(item.subresource for item in requests) and not any(item.guarded for item in requests)
-    if is_superseded is not None and has_status and is_split:
-        return _send_exclusively(sending.send, obj, requests, is_superseded, logger)
+    if is_superseded is not None and has_status:
+        is_split = any(item.subresource for item in requests) and not any(item.guarded for item in requests)
+        if is_split:
+            return _send_exclusively(sending.send, obj, requests, is_superseded, logger)
     return sending.send(obj, requests)
 
 

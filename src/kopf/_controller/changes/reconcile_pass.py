@@ -61,8 +61,8 @@ class ReconcilePass(Record, eq=False):
         writing = self._writing = Writing(scope, observed, plan)
         for error in plan.skipped:
             observed.logger.error("%s. The handler is skipped.", error)
-        is_held = scope.runtime.pause.is_held(situation.key)
-        if scope.background is not None and not plan.is_background_kept and not is_held:
+        is_matched = scope.background is not None and not plan.is_background_kept
+        if is_matched and not scope.runtime.pause.is_held(situation.key):
             self._match_background(observed, plan)
         now, delay = observed.situation.now, 0.0
         if plan.call:
