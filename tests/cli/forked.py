@@ -7,7 +7,9 @@ import importlib.util
 import os
 import sys
 
+from kopf._operator import planning
 from kopf.cli import _COMMANDS, main
+from kopf.cli.dev import command as dev
 from tests.cli.processes import is_slow
 from tests.forking import Job, serve
 
@@ -21,12 +23,17 @@ for name in (*(place.partition(":")[0] for place, _ in _COMMANDS.values()), *LAT
         importlib.import_module(name)
 
 
+# A plan waits for this when nothing is underway, and there are dozens of plans.
+planning._SETTLING_TIME = 0.4
+
+
 def live(job: Job) -> None:
     """Be the command, until it exits."""
     os.environ.clear()
     os.environ.update(job["env"])
     if is_slow(os.environ):
         sys.modules["uvloop"] = None  # type: ignore[assignment]  # the way to say that there is none
+    dev.PUBLISHING_TIMEOUT = float(os.environ.get("KOPF_TEST_PUBLISHING_TIMEOUT", dev.PUBLISHING_TIMEOUT))
     main(job["args"], prog_name="kopf")
 
 

@@ -124,7 +124,7 @@ def test_objects_are_applied_when_the_webhooks_are_published(start: Starter, fol
 
 def test_objects_do_not_wait_for_webhooks_that_are_not_published(start: Starter, folder: pathlib.Path) -> None:
     (folder / "handlers.py").write_text(ADMITTED.format(managed=None))
-    with start("dev", *ARGS) as process:
+    with start("dev", *ARGS, KOPF_TEST_PUBLISHING_TIMEOUT="0.5") as process:
         process.wait_for("The operator did not publish its webhooks in time. The objects are applied without them.")
         process.wait_for("kopf-example-1 is mutated: None")
 

@@ -393,8 +393,10 @@ async def test_responses_before_the_request_is_sent_completely(is_closed: bool, 
         await writer.drain()
         if is_closed:
             writer.write_eof()
-        await asyncio.Event().wait()
+        await is_over.wait()
+        writer.transport.abort()
 
+    is_over = asyncio.Event()
     server = RawServer(play, echo)
     context = ssl.create_default_context(cadata=authority.pem.decode()) if is_secure else None
     serving = server.serve(authority.make_server_context("127.0.0.1") if is_secure else None)
@@ -403,4 +405,5 @@ async def test_responses_before_the_request_is_sent_completely(is_closed: bool, 
             assert response.status == 413
             assert await read_body(response) == b"{}"
         assert await fetch(session, "/y") == b"/y"
+        is_over.set()  # nobody needs to wait for the farewell
     assert server.accepted == 2

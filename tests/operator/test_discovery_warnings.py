@@ -84,6 +84,7 @@ async def test_unavailable_groups(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+@pytest.mark.fastforward
 async def test_resources_of_unavailable_groups_are_not_called_absent(caplog: pytest.LogCaptureFixture) -> None:
     observed = Observed("kopfexamples.kopf.dev")
     await observed.look(unavailable={"kopf.dev/v1": ValueError("boo!")})
@@ -96,6 +97,7 @@ async def test_resources_of_unavailable_groups_are_not_called_absent(caplog: pyt
     assert "No resource is found for 'kopfexamples' of kopf.dev." in caplog.messages[1]
 
 
+@pytest.mark.fastforward
 async def test_absent_resources_of_the_available_versions(caplog: pytest.LogCaptureFixture) -> None:
     observed = Observed("kopfexamples.v1.kopf.dev")
     await observed.look(unavailable={"kopf.dev/v2": ValueError("boo!")})

@@ -58,6 +58,15 @@ def list_permissions(rules: list[Any]) -> list[Permission]:
     return [(verb, name) for rule in rules for name in rule["resources"] for verb in rule["verbs"]]
 
 
+IMPATIENT = """
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    settings.coordination.lease_duration, settings.coordination.renew_deadline = 3, 2
+    settings.coordination.retry_period = 0.3
+"""
+
+
 @pytest.fixture
 def path(tmp_path: pathlib.Path) -> pathlib.Path:
     path = tmp_path / "webapp_handlers.py"
@@ -121,6 +130,7 @@ def test_manifests_of_replicas_are_enough(
     path: pathlib.Path, tmp_path: pathlib.Path, kopf_command: Kopf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two replicas share the slots with the permissions of the manifests, become ready, and are seen by commands."""
+    path.write_text(HANDLERS + IMPATIENT)
     options = ["--name", "web", "--image", "web:1", "--directory", str(tmp_path), "--shards"]
     objects = [*yaml.safe_load_all(kopf_command("manifests", path, *options).stdout)]
     [deployment] = [item for item in objects if item["kind"] == "Deployment"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 
 import pytest
@@ -19,16 +20,21 @@ from tests.replicas.journal import (
 )
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", ["shards", "leader"])
-async def test_siege(tmp_path: pathlib.Path, mode: str) -> None:
+async def check_siege(folder: pathlib.Path, mode: str) -> None:
+    folder.mkdir()
     plan = Plan(
         duration=8, objects=20, replicas=3, lease=3, pause=1, changes=10, seed=1, mode=mode, loop="asyncio", spare=20
     )
-    report = await besiege(plan, tmp_path)
+    report = await besiege(plan, folder)
     assert not report.failures, report.describe()
     assert report.changes > 10
     assert len(report.disturbances) > 5
+
+
+@pytest.mark.timeout(300)
+async def test_sieges(tmp_path: pathlib.Path) -> None:
+    """Of both modes at once, as they wait for most of the time."""
+    await asyncio.gather(*[check_siege(tmp_path / mode, mode) for mode in ("shards", "leader")])
 
 
 def make_call(replica: str, begun: float, last: float, *, token: int = 1, kind: str = "change") -> Call:

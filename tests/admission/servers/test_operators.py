@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import pathlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -82,19 +83,23 @@ async def test_renewals_under_load_lose_nothing(
     check: None,
     api: API,
     cluster: LocalCluster,
+    tmp_path: pathlib.Path,
 ) -> None:
     """Each creation is reviewed, and the failure of a review would be the failure of the creation."""
-    use(operator, ShortLivedServer(port=0))
+    dump = tmp_path / "ca.pem"
+    use(operator, ShortLivedServer(port=0, cadump=dump))
     await operator.launch()
-    first = (await wait_for_webhooks(api))[0]["clientConfig"]["caBundle"]
+    first = (await wait_for_webhooks(api))[0]["clientConfig"]
     loads = [asyncio.create_task(create_many(api, str(n))) for n in range(4)]
     try:
-        second = await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"]["caBundle"] != first)
-        bundle = second[0]["clientConfig"]["caBundle"]
+        second = (await wait_for_webhooks(api, lambda found: is_changed(found, first)))[0]["clientConfig"]
         # The next change is in the second round, when the first certificate is already not in use for long.
-        third = await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"]["caBundle"] != bundle)
-        assert get_bundle({"caBundle": first}) in get_bundle({"caBundle": bundle})
-        assert get_bundle({"caBundle": first}) not in get_bundle(third[0]["clientConfig"])
+        third = (await wait_for_webhooks(api, lambda found: is_changed(found, second)))[0]["clientConfig"]
+        assert get_bundle(second).startswith(get_bundle(first))
+        assert get_bundle(first) not in get_bundle(third)
+        assert get_bundle(third).startswith(get_bundle(second).removeprefix(get_bundle(first)))
+        assert first["url"] == second["url"] == third["url"]
+        await wait_until(lambda: dump.read_text() in get_bundle(third))
     finally:
         for load in loads:
             load.cancel()
@@ -103,6 +108,10 @@ async def test_renewals_under_load_lose_nothing(
     counts = count_creations(cluster)
     assert counts.keys() == {201}
     assert counts[201] > 50
+
+
+def is_changed(webhooks: list[dict[str, Any]], config: dict[str, Any]) -> bool:
+    return bool(webhooks[0]["clientConfig"]["caBundle"] != config["caBundle"])
 
 
 async def create_many(api: API, prefix: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import pathlib
 import ssl
 from typing import Any
@@ -28,12 +27,6 @@ from tests.authorities import Authority, Files
 from tests.patience import PATIENCE, wait_until
 
 
-class ShortLivedServer(ImpatientServer):
-    """Its certificates live for seconds: a renewal every 4 seconds, one of which is for the announcement."""
-
-    CERTIFICATE_LIFETIME = datetime.timedelta(seconds=6)
-
-
 async def get_served_certificate(config: WebhookClientConfig) -> str:
     """Get the certificate in use, in PEM."""
     context = ssl.create_default_context()
@@ -55,11 +48,10 @@ async def wait_for_certificate(config: WebhookClientConfig, expected: bytes) -> 
 class Load:
     """Clients that send reviews all the time: over kept connections, and over new ones, by the latest config."""
 
-    def __init__(self, running: Serving, *, lag: float = 0.0) -> None:
+    def __init__(self, running: Serving) -> None:
         super().__init__()
         self.count = 0
         self._running = running
-        self._lag = lag
         self._stopped = False
         self._task = asyncio.create_task(self._run())
 
@@ -80,37 +72,13 @@ class Load:
 
     async def _send_anew(self) -> None:
         while not self._stopped:
-            config = self._running.configs[-1]
-            await asyncio.sleep(self._lag)  # the change does not reach everybody at once
-            assert (await send(config))[0] == 200
+            assert (await send(self._running.configs[-1]))[0] == 200
             self.count += 1
 
     async def stop(self) -> int:
         self._stopped = True
         await self._task
         return self.count
-
-
-# --- generated certificates ---
-
-
-async def test_generated_certificates_are_renewed_under_load(tmp_path: pathlib.Path) -> None:
-    """Every review is answered, with whatever config of the recent ones it is sent."""
-    async with serving(ShortLivedServer(port=0, cadump=tmp_path / "ca.pem")) as running:
-        first = await get_served_certificate(running.configs[0])
-        load = Load(running, lag=0.05)
-        await running.wait_for_configs(3)
-        assert await load.stop() > 50
-        last = await get_served_certificate(running.configs[-1])
-        bundles = [get_bundle(config) for config in running.configs]
-        assert first != last
-        assert bundles[0] == first
-        assert bundles[1].startswith(first)
-        assert last in bundles[1]
-        assert first not in bundles[2]
-        assert last in bundles[2]
-        assert len({config["url"] for config in running.configs}) == 1
-        await wait_until(lambda: (tmp_path / "ca.pem").read_text() == bundles[2])
 
 
 # --- files ---
