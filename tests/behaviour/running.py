@@ -136,14 +136,18 @@ class Logs(logging.Handler):
             if record.levelno >= level and (name is None or _get_name(record) == name)
         ]
 
-    def find(self, pattern: str) -> list[logging.LogRecord]:
-        """The records whose messages match the pattern from the beginning to the end."""
-        return [record for record in self.records if re.fullmatch(pattern, record.getMessage(), re.DOTALL)]
+    def find(self, pattern: str, name: str | None = None) -> list[logging.LogRecord]:
+        """The records whose messages match the pattern from the beginning to the end; of the object, or of all."""
+        return [
+            record
+            for record in self.records
+            if re.fullmatch(pattern, record.getMessage(), re.DOTALL) and (name is None or _get_name(record) == name)
+        ]
 
-    async def wait(self, pattern: str, times: int = 1) -> logging.LogRecord:
-        """Wait for a message that matches the pattern from the beginning to the end."""
-        await self.records.wait(lambda _: len(self.find(pattern)) >= times)
-        return self.find(pattern)[times - 1]
+    async def wait(self, pattern: str, times: int = 1, name: str | None = None) -> logging.LogRecord:
+        """Wait for a message that matches the pattern from the beginning to the end; about the object, or about any."""
+        await self.records.wait(lambda _: len(self.find(pattern, name)) >= times)
+        return self.find(pattern, name)[times - 1]
 
     def check(self) -> None:
         """Check that the framework itself has not failed, except for what the test expects."""

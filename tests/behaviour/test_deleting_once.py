@@ -16,16 +16,22 @@ from tests.behaviour.running import Calls, Operator
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 COUNT = int(os.environ.get("KOPF_TEST_DELETIONS") or 5)
-"""How many objects are deleted at once in each of the tests."""
+"""How many objects are deleted at once with each of the companions."""
+
+
+COMPANIONS = {
+    "daemon": {"daemon": "lasting"},
+    "quick": {"daemon": "quick"},
+    "timer": {"timer": "yes"},
+    "both": {"daemon": "lasting", "timer": "yes"},
+}
 
 
 @pytest.mark.parametrize("handlers", [1, 2])
-@pytest.mark.parametrize("companion", ["daemon", "quick daemon", "timer", "daemon & timer"])
 async def test_deletion_handlers_beside_daemons_and_timers(
     operator: Operator,
     objects: Objects,
     calls: Calls,
-    companion: str,
     handlers: int,
 ) -> None:
     accompanied: set[str] = set()
@@ -41,28 +47,26 @@ async def test_deletion_handlers_beside_daemons_and_timers(
             calls.noting(lambda name, param, **_: (name, param), result="deleted")
         )
 
-    if "daemon" in companion:
+    @kopf.daemon(objects.plural, id="daemon_fn", labels={"daemon": kopf.PRESENT})
+    async def daemon_fn(name: str, labels: kopf.Labels, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        note(name)
+        if labels["daemon"] != "quick":
+            await stopped.wait()
 
-        @kopf.daemon(objects.plural, id="daemon_fn")
-        async def daemon_fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-            note(name)
-            if not companion.startswith("quick"):
-                await stopped.wait()
+    # With many objects, rarer: a loop that does nothing but timers has no time for deletions.
+    @kopf.timer(objects.plural, interval=max(0.1, COUNT / 125), id="timer_fn", labels={"timer": kopf.PRESENT})
+    async def timer_fn(name: str, **_: Any) -> None:
+        note(name)
+        await asyncio.sleep(0.01)
 
-    if "timer" in companion:
-        # With many objects, rarer: a loop that does nothing but timers has no time for deletions.
-        @kopf.timer(objects.plural, interval=max(0.1, COUNT / 500), id="timer_fn")
-        async def timer_fn(name: str, **_: Any) -> None:
-            note(name)
-            await asyncio.sleep(0.01)
-
-    names = [f"obj{number}" for number in range(COUNT)]
+    names = [f"{companions}-{number}" for companions in COMPANIONS for number in range(COUNT)]
     await operator.start(watching=(objects.plural,))
-    await objects.create_all(names)
-    await calls.wait(lambda _: len(accompanied) == COUNT)
+    for name in names:
+        await objects.create(name, labels=COMPANIONS[name.partition("-")[0]])
+    await calls.wait(lambda _: len(accompanied) == len(names))
     for name in names:
         await objects.delete(name)
-    while sum(type_ == "DELETED" for type_, _ in objects.history) < COUNT:
+    while sum(type_ == "DELETED" for type_, _ in objects.history) < len(names):
         await asyncio.sleep(1)
     await asyncio.sleep(5)
     counts = collections.Counter(call for call in calls if isinstance(call, tuple))

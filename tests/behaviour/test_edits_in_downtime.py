@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,47 +49,49 @@ def gate() -> Gate:
     return Gate()
 
 
-def declare_one(plural: str, calls: Calls, gate: Gate) -> None:
-    @kopf.on.create(plural, id="held")
+def declare_one(plural: str, calls: Calls, gate: Gate, case: str) -> None:
+    @kopf.on.create(plural, id="held", when=lambda name, **_: name == case)
     async def held(**_: Any) -> None:
         gate.check()
 
 
-def declare_two(plural: str, calls: Calls, gate: Gate) -> None:
-    kopf.on.create(plural, id="done")(calls.noting("done"))
-    declare_one(plural, calls, gate)
+def declare_two(plural: str, calls: Calls, gate: Gate, case: str) -> None:
+    kopf.on.create(plural, id="done", when=lambda name, **_: name == case)(calls.noting(lambda **_: (case, "done")))
+    declare_one(plural, calls, gate, case)
 
 
-def declare_subhandlers(plural: str, calls: Calls, gate: Gate) -> None:
-    @kopf.on.create(plural, id="parent")
+def declare_subhandlers(plural: str, calls: Calls, gate: Gate, case: str) -> None:
+    @kopf.on.create(plural, id="parent", when=lambda name, **_: name == case)
     async def parent(**_: Any) -> None:
-        kopf.register(calls.noting("done"), id="done")
+        kopf.register(calls.noting(lambda **_: (case, "done")), id="done")
 
         @kopf.subhandler(id="held")
         async def held(**_: Any) -> None:
             gate.check()
 
 
-def declare_resuming(plural: str, calls: Calls, gate: Gate) -> None:
-    kopf.on.resume(plural, id="resume")(calls.noting("resume"))
-    declare_two(plural, calls, gate)
+def declare_resuming(plural: str, calls: Calls, gate: Gate, case: str) -> None:
+    kopf.on.resume(plural, id="resume", when=lambda name, **_: name == case)(calls.noting(lambda **_: (case, "resume")))
+    declare_two(plural, calls, gate, case)
 
 
-def declare_patching(plural: str, calls: Calls, gate: Gate) -> None:
-    @kopf.on.create(plural, id="done")
+def declare_patching(plural: str, calls: Calls, gate: Gate, case: str) -> None:
+    @kopf.on.create(plural, id="done", when=lambda name, **_: name == case)
     async def done(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["own"] = "mine"
 
-    declare_one(plural, calls, gate)
+    declare_one(plural, calls, gate, case)
 
 
-DECLARATIONS = {
+DECLARATIONS: dict[str, Callable[[str, Calls, Gate, str], None]] = {
     "one": declare_one,
     "two": declare_two,
     "sub": declare_subhandlers,
     "resume": declare_resuming,
     "patching": declare_patching,
+    "undone": declare_two,
 }
+"""The handlers of the creation, each of them for the object of that name."""
 
 
 def is_held(obj: Obj) -> bool:
@@ -100,62 +103,49 @@ def is_calm(obj: Obj) -> bool:
 
 
 def declare_updates(plural: str, calls: Calls) -> None:
-    kopf.on.update(plural, id="update")(calls.noting(lambda diff, **_: ("update", diff)))
-    kopf.on.field(plural, id="edited", field="spec.v", old=0, new=1)(calls.noting("v: 0 -> 1"))
-    kopf.on.field(plural, id="same", field="spec.w")(calls.noting(lambda old, new, **_: ("w", old, new)))
+    kopf.on.update(plural, id="update")(calls.noting(lambda name, diff, **_: (name, "update", diff)))
+    kopf.on.field(plural, id="edited", field="spec.v", old=0, new=1)(calls.noting(lambda name, **_: (name, "0 -> 1")))
+    kopf.on.field(plural, id="same", field="spec.w")(calls.noting(lambda name, old, new, **_: (name, "w", old, new)))
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("declare", DECLARATIONS.values(), ids=DECLARATIONS)
 async def test_edits_are_what_they_are(
     operator: Operator,
     objects: Objects,
     calls: Calls,
     gate: Gate,
-    declare: Any,
     storage: str,
     watch_lag: float,
 ) -> None:
-    declare(objects.plural, calls, gate)
+    for name, declare in DECLARATIONS.items():
+        declare(objects.plural, calls, gate, name)
     operator.configure = STORAGES[storage]
-    await operator.start_and_create(objects, spec={"v": 0, "w": 7})
-    await objects.wait(is_held)
+    await operator.start(watching=(objects.plural,))
+    for name in DECLARATIONS:
+        await objects.create(name, spec={"v": 0, "w": 7})
+    for name in DECLARATIONS:
+        await objects.wait(is_held, name)
     is_killed = (objects.plural == "kopfexamples") is (watch_lag > 0)  # all of both kinds, with and without the lag
     await (operator.cancel() if is_killed else operator.stop())
     declare_updates(objects.plural, calls)
     gate.is_open = True
-    await objects.merge({"spec": {"v": 1}})
+    for name in DECLARATIONS:
+        await objects.merge({"spec": {"v": 1}}, name)
+    await objects.merge({"spec": {"v": 0}}, "undone")
     await operator.start(watching=(objects.plural,))
-    await calls.wait(lambda items: ("update", (("change", ("spec", "v"), 0, 1),)) in items and "v: 0 -> 1" in items)
-    obj = await objects.wait(is_calm)
-    assert "baseline" not in repr(obj)
-    assert [call for call in calls if call[0] == "w"] == [("w", None, 7)]  # in the creation
-    assert [call for call in calls if call[0] == "update"] == [("update", (("change", ("spec", "v"), 0, 1),))]
-
-
-@pytest.mark.parametrize("storage", STORAGES)
-async def test_edits_that_are_undone_are_no_updates(
-    operator: Operator,
-    objects: Objects,
-    calls: Calls,
-    gate: Gate,
-    storage: str,
-) -> None:
-    declare_two(objects.plural, calls, gate)
-    operator.configure = STORAGES[storage]
-    await operator.start_and_create(objects, spec={"v": 0})
-    await objects.wait(is_held)
-    await operator.stop()
-    kopf.on.update(objects.plural, id="update")(calls.noting("update"))
-    gate.is_open = True
-    await objects.merge({"spec": {"v": 1}})
-    await objects.merge({"spec": {"v": 0}})
-    await operator.start(watching=(objects.plural,))
-    await objects.wait(is_calm)
-    await objects.merge({"spec": {"v": 2}})
-    await calls.wait(lambda items: "update" in items)
-    await objects.wait(is_calm)
-    assert calls == ["done", "update"]
+    await objects.wait(is_calm, "undone")
+    await objects.merge({"spec": {"v": 2}}, "undone")
+    for name in DECLARATIONS:
+        update = (name, "update", (("change", ("spec", "v"), 0, 2 if name == "undone" else 1),))
+        edited = [(name, "0 -> 1")] * (name != "undone")
+        await calls.wait(lambda items: all(item in items for item in (update, *edited)))  # noqa: B023
+        obj = await objects.wait(is_calm, name)
+        assert "baseline" not in repr(obj)
+        notes = [call for call in calls if call[0] == name]
+        assert [call for call in notes if call[1] == "w"] == [(name, "w", None, 7)]  # in the creation
+        assert [call for call in notes if call[1] == "update"] == [update]
+        assert [call for call in notes if call[1] == "0 -> 1"] == edited
+        assert notes.count((name, "done")) == (name in ("two", "sub", "resume", "undone"))
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -202,7 +192,8 @@ async def test_it_is_kept_once_and_not_if_it_is_large(
     calls: Calls,
     gate: Gate,
 ) -> None:
-    declare_two("kopfexamples", calls, gate)
+    for name in ("small", "large"):
+        declare_two("kopfexamples", calls, gate, name)
     kopf.on.update("kopfexamples", id="update")(calls.noting("update"))
     await operator.start_and_create(kex, "small", spec={"v": 0})
     await kex.create("large", spec={"v": 0, "text": "x" * 150_000})
@@ -217,25 +208,29 @@ async def test_it_is_kept_once_and_not_if_it_is_large(
     await kex.wait(is_calm, "large")
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", '{"metadata": 1}', "{", "x"])
 async def test_what_others_have_written_there_is_not_believed(
     operator: Operator,
     kex: Objects,
     calls: Calls,
     gate: Gate,
-    text: str,
 ) -> None:
-    declare_two("kopfexamples", calls, gate)
-    kopf.on.update("kopfexamples", id="update")(calls.noting("update"))
-    await operator.start_and_create(kex, spec={"v": 0})
-    await kex.wait(is_held)
+    texts = {f"obj{n}": text for n, text in enumerate(["", "null", "[]", '{"metadata": 1}', "{", "x"])}
+    for name in texts:
+        declare_two("kopfexamples", calls, gate, name)
+    kopf.on.update("kopfexamples", id="update")(calls.noting(lambda name, **_: (name, "update")))
+    await operator.start()
+    for name in texts:
+        await kex.create(name, spec={"v": 0})
+    for name in texts:
+        await kex.wait(is_held, name)
     await operator.stop()
-    (obj,) = kex.get_history()[-1:]
     key = "kopf.zalando.org/done"
-    record = json.loads(get_annotations(obj)[key]) | {"baseline": text}
-    await kex.merge({"metadata": {"annotations": {key: json.dumps(record)}}, "spec": {"v": 1}})
+    for name, text in texts.items():
+        record = json.loads(get_annotations(kex.get_history(name)[-1])[key]) | {"baseline": text}
+        await kex.merge({"metadata": {"annotations": {key: json.dumps(record)}}, "spec": {"v": 1}}, name)
     gate.is_open = True
     await operator.start()
-    await calls.wait(lambda items: "update" in items)
-    await kex.wait(is_calm)
-    assert calls == ["done", "update"]
+    for name in texts:
+        await calls.wait(lambda items: (name, "update") in items)  # noqa: B023
+        await kex.wait(is_calm, name)
+        assert [call for call in calls if call[0] == name] == [(name, "done"), (name, "update")]

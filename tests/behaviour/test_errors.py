@@ -15,33 +15,36 @@ from tests.behaviour.running import Calls, Decorator, Logs, Operator, get_pauses
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-@pytest.mark.parametrize(
-    ("options", "delay"),
-    [
-        ({}, 60),
-        ({"delay": 12.5}, 12.5),
-        ({"delay": 3600}, 3600),
-        ({"delay": 0}, 0),
-        ({"delay": None}, 0),
-    ],
-    ids=str,
-)
+DELAYS: dict[str, tuple[dict[str, Any], float]] = {
+    "default": ({}, 60),
+    "seconds": ({"delay": 12.5}, 12.5),
+    "hour": ({"delay": 3600}, 3600),
+    "zero": ({"delay": 0}, 0),
+    "none": ({"delay": None}, 0),
+}
+
+
 async def test_temporary_errors_are_retried_after_their_delay(
     operator: Operator,
     kex: Objects,
     logs: Logs,
     calls: Calls,
-    options: dict[str, Any],
-    delay: float,
 ) -> None:
-    kopf.on.create("kopfexamples", id="create_fn")(
-        calls.noting(lambda **_: now(), error=kopf.TemporaryError("not yet", **options), times=3, result="done")
-    )
-    obj = await operator.start_and_handle(kex)
-    assert obj["status"] == {"create_fn": "done"}
-    assert get_pauses(calls) == pytest.approx([delay] * 3, abs=1)
-    assert logs.get_messages("obj").count("Handler 'create_fn' failed temporarily: not yet") == 3
-    assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(name: str, retry: int, **_: Any) -> str:
+        calls.append((name, now()))
+        if retry < 3:
+            raise kopf.TemporaryError("not yet", **DELAYS[name][0])
+        return "done"
+
+    await operator.start()
+    await kex.create_all(DELAYS)
+    for name, (_options, delay) in DELAYS.items():
+        obj = await kex.wait_handled(name)
+        assert obj["status"] == {"create_fn": "done"}
+        assert get_pauses(time for who, time in calls if who == name) == pytest.approx([delay] * 3, abs=1)
+        assert logs.get_messages(name).count("Handler 'create_fn' failed temporarily: not yet") == 3
+        assert "Creation is processed: 1 succeeded; 0 failed." in logs.get_messages(name)
 
 
 async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
@@ -77,46 +80,47 @@ async def test_permanent_errors_are_not_retried(operator: Operator, kex: Objects
     assert "Creation is processed: 1 succeeded; 1 failed." in logs.get_messages("obj")
 
 
-@pytest.mark.parametrize("options", [{}, {"errors": None}, {"errors": kopf.ErrorsMode.TEMPORARY}], ids=str)
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
     operator: Operator,
     kex: Objects,
     logs: Logs,
     calls: Calls,
-    options: dict[str, Any],
 ) -> None:
-    kopf.on.create("kopfexamples", **options, id="arb")(
-        calls.noting(lambda **_: now(), error=ValueError("boom"), times=10)
-    )
+    modes: dict[str, dict[str, Any]] = {
+        "default": {},
+        "none": {"errors": None},
+        "temporary": {"errors": kopf.ErrorsMode.TEMPORARY},
+    }
+    for id, options in modes.items():
+        kopf.on.create("kopfexamples", **options, id=id, param=id)(
+            calls.noting(lambda param, **_: (param, now()), error=ValueError("boom"), times=10)
+        )
     await operator.start_and_handle(kex)
-    assert get_pauses(calls) == pytest.approx([60] * 10, abs=1)
-    record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: ValueError: boom")[0]
-    assert record.exc_info
-    assert isinstance(record.exc_info[1], ValueError)
+    for id in modes:
+        assert get_pauses(time for who, time in calls if who == id) == pytest.approx([60] * 10, abs=1)
+        found = logs.find(f"Handler '{id}' failed with an exception and will try again in 60 seconds: ValueError: boom")
+        assert len(found) == 10
+        assert found[0].exc_info
+        assert isinstance(found[0].exc_info[1], ValueError)
 
 
-@pytest.mark.parametrize(
-    ("mode", "verdict", "outcome"),
-    [
-        (kopf.ErrorsMode.PERMANENT, "will stop now", "0 succeeded; 1 failed"),
-        (kopf.ErrorsMode.IGNORED, "will be ignored", "1 succeeded; 0 failed"),
-    ],
-)
 async def test_arbitrary_errors_are_not_retried_in_other_modes(
     operator: Operator,
     kex: Objects,
     logs: Logs,
     calls: Calls,
-    mode: kopf.ErrorsMode,
-    verdict: str,
-    outcome: str,
 ) -> None:
-    kopf.on.create("kopfexamples", errors=mode, id="arb")(calls.noting(lambda **_: now(), error=ValueError("boom")))
+    verdicts = {kopf.ErrorsMode.PERMANENT: "will stop now", kopf.ErrorsMode.IGNORED: "will be ignored"}
+    for mode in verdicts:
+        kopf.on.create("kopfexamples", errors=mode, id=mode.name, param=mode)(
+            calls.noting(lambda param, **_: param, error=ValueError("boom"))
+        )
     await operator.start_and_handle(kex)
-    assert len(calls) == 1
-    record = logs.find(f"Handler 'arb' failed with an exception and {verdict}: ValueError: boom")[0]
-    assert record.exc_info
-    assert logs.find(f"Creation is processed: {outcome}.")
+    assert sorted(calls, key=str) == sorted(verdicts, key=str)
+    for mode, verdict in verdicts.items():
+        [record] = logs.find(f"Handler '{mode.name}' failed with an exception and {verdict}: ValueError: boom")
+        assert record.exc_info
+    assert logs.find("Creation is processed: 1 succeeded; 1 failed.")
 
 
 class MyTemporaryError(kopf.TemporaryError):
@@ -127,30 +131,28 @@ class MyPermanentError(kopf.PermanentError):
     """As above."""
 
 
-@pytest.mark.parametrize(
-    ("mode", "temporary", "permanent"),
-    [
-        *((mode, kopf.TemporaryError, kopf.PermanentError) for mode in kopf.ErrorsMode),
-        (None, MyTemporaryError, MyPermanentError),
-    ],
-)
 async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
     operator: Operator,
     kex: Objects,
     logs: Logs,
     calls: Calls,
-    mode: kopf.ErrorsMode | None,
-    temporary: Any,
-    permanent: Any,
 ) -> None:
-    @kopf.on.create("kopfexamples", errors=mode, id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(now())
-        raise permanent("never") if retry else temporary("not yet", delay=10)
+    kinds: list[tuple[Any, Any, Any]] = [
+        *((mode, kopf.TemporaryError, kopf.PermanentError) for mode in kopf.ErrorsMode),
+        (None, MyTemporaryError, MyPermanentError),
+    ]
+    for id, (mode, temporary, permanent) in enumerate(kinds):
+
+        @kopf.on.create("kopfexamples", errors=mode, id=str(id), param=(id, temporary, permanent))
+        async def fn(param: tuple[int, Any, Any], retry: int, **_: Any) -> None:
+            id, temporary, permanent = param
+            calls.append((id, now()))
+            raise permanent("never") if retry else temporary("not yet", delay=10)
 
     await operator.start_and_handle(kex)
-    assert get_pauses(calls) == pytest.approx([10], abs=1)
-    assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
+    for id, _ in enumerate(kinds):
+        assert get_pauses(time for who, time in calls if who == id) == pytest.approx([10], abs=1)
+    assert logs.find(f"Creation is processed: 0 succeeded; {len(kinds)} failed.")
 
 
 async def test_a_failing_handler_does_not_hold_the_others(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -277,72 +279,74 @@ class ApiException(Exception):
     status = 404
 
 
-@pytest.mark.parametrize("error", [ApiException("not there"), ConnectionError("not there")], ids=repr)
 @pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.daemon])
 async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
     operator: Operator,
     kex: Objects,
     logs: Logs,
     decorator: Decorator,
-    error: Exception,
 ) -> None:
-    def transform(body: kopf.RawBody) -> None:
+    errors = {"api": ApiException("not there"), "connection": ConnectionError("not there")}
+
+    def fail(error: Exception) -> None:
         raise error
 
     @decorator("kopfexamples")
-    async def handler_fn(patch: kopf.Patch, **_: Any) -> None:
-        patch.fns.append(transform)
+    async def handler_fn(name: str, patch: kopf.Patch, **_: Any) -> None:
+        patch.fns.append(lambda body: fail(errors[name]))
 
     logs.expected.append("not there")
-    await operator.start_and_create(kex)
-    record = await logs.wait(".*(could not be handled|a patch that cannot be applied).*not there")
-    assert record.exc_info is not None
-    assert record.exc_info[1] is error
+    await operator.start()
+    for name, error in errors.items():
+        await kex.create(name)
+        await logs.wait(rf".*(could not be handled|a patch that cannot be applied).*{type(error).__name__}.*not there")
+        found = logs.find(".*(could not be handled|a patch that cannot be applied).*not there")
+        assert any(record.exc_info and record.exc_info[1] is error for record in found)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        StopIteration(),
-        asyncio.CancelledError(),
-        concurrent.futures.CancelledError(),
-    ],
-    ids=repr,
-)
 async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_ones_in_sync_handlers(
     operator: Operator,
     kex: Objects,
     logs: Logs,
-    error: BaseException,
 ) -> None:
-    def fail(*, retry: int = 0, **_: Any) -> dict[str, str]:
+    errors = {
+        "stop": StopIteration(),
+        "asyncio": asyncio.CancelledError(),
+        "concurrent": concurrent.futures.CancelledError(),
+    }
+
+    def fail(param: str, retry: int = 0, **_: Any) -> dict[str, str]:
         if not retry:
-            raise error
+            raise errors[param]
         return {"passed": "well"}
 
-    kopf.on.create("kopfexamples", id="create_fn", backoff=5)(fail)
-    kopf.on.event("kopfexamples", id="event_fn")(fail)
-    kopf.index("kopfexamples", id="index_fn")(fail)
-    kopf.daemon("kopfexamples", id="daemon_fn", backoff=5)(fail)
-    kopf.timer("kopfexamples", id="timer_fn", interval=100, backoff=5)(fail)
-    kopf.on.startup(id="startup_fn", backoff=5)(fail)
-    kopf.on.cleanup(id="cleanup_fn", backoff=5)(fail)
+    for id in errors:
+        kopf.on.create("kopfexamples", id=f"create-{id}", param=id, backoff=5)(fail)
+        kopf.on.event("kopfexamples", id=f"event-{id}", param=id)(fail)
+        kopf.index("kopfexamples", id=f"index_{id}", param=id)(fail)
+        kopf.daemon("kopfexamples", id=f"daemon-{id}", param=id, backoff=5)(fail)
+        kopf.timer("kopfexamples", id=f"timer-{id}", param=id, interval=100, backoff=5)(fail)
+        kopf.on.startup(id=f"startup-{id}", param=id, backoff=5)(fail)
+        kopf.on.cleanup(id=f"cleanup-{id}", param=id, backoff=5)(fail)
     await operator.start_and_handle(kex)
-    for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'"):
-        await logs.wait(f"{name} succeeded.")
+    for id in errors:
+        for name in (f"Handler 'create-{id}'", f"Daemon 'daemon-{id}'", f"Timer 'timer-{id}'"):
+            await logs.wait(f"{name} succeeded.")
     await operator.stop()
-    failure = f"RuntimeError: function raised {type(error).__name__}"
-    for name in (
-        "Handler 'create_fn'",
-        "Daemon 'daemon_fn'",
-        "Timer 'timer_fn'",
-        "Activity 'startup_fn'",
-        "Activity 'cleanup_fn'",
-    ):
-        assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1
-        assert len(logs.find(f"{name} succeeded.")) == 1
-    for name in ("Handler 'event_fn'", "Indexer 'index_fn'"):
-        assert logs.find(f"{name} failed with an exception and will be ignored: {failure}")
+    for id, error in errors.items():
+        failure = f"RuntimeError: function raised {type(error).__name__}"
+        for kind, prefix in {
+            "create": "Handler",
+            "daemon": "Daemon",
+            "timer": "Timer",
+            "startup": "Activity",
+            "cleanup": "Activity",
+        }.items():
+            name = f"{prefix} '{kind}-{id}'"
+            assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1
+            assert len(logs.find(f"{name} succeeded.")) == 1
+        for name in (f"Handler 'event-{id}'", f"Indexer 'index_{id}'"):
+            assert logs.find(f"{name} failed with an exception and will be ignored: {failure}")
 
 
 async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(

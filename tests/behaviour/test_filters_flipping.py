@@ -29,30 +29,32 @@ FILTERS: dict[str, dict[str, Any]] = {
 }
 
 
-async def flip(kex: Objects, match: bool) -> None:
+async def flip(kex: Objects, match: bool, name: str = "obj") -> None:
     values = {"match": "yes" if match else None, "skip": None if match else "yes"}
     metadata = {"labels": values, "annotations": values}
-    await kex.merge({"metadata": metadata, "spec": values, "status": values})
+    await kex.merge({"metadata": metadata, "spec": values, "status": values}, name)
 
 
-@pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS.keys())
-async def test_daemons_run_only_while_the_object_matches(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    options: dict[str, Any],
-) -> None:
-    kopf.daemon("kopfexamples", **options)(calls.accompanying("started", "stopped"))
+async def test_daemons_run_only_while_the_object_matches(operator: Operator, kex: Objects, calls: Calls) -> None:
+    """Each of the filters is for an object of its own."""
+    for name, options in FILTERS.items():
+        labels = {"case": name, **options.get("labels", {})}
+        kopf.daemon("kopfexamples", **{**options, "labels": labels}, id=name, param=name)(
+            calls.accompanying(lambda param, name, **_: (param, name, "started"), lambda name, **_: (name, "stopped"))
+        )
     await operator.start()
-    await kex.create(labels={"skip": "yes"}, annotations={"skip": "yes"}, spec={"skip": "yes"}, status={"skip": "yes"})
-    for n in range(1, 4):
-        await flip(kex, True)
-        await calls.wait_length(n * 2 - 1)
-        await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
-        await flip(kex, False)
-        await calls.wait_length(n * 2)
-        await kex.wait(lambda obj: get_finalizers(obj) == [])
-    assert calls == ["started", "stopped"] * 3
+    skip = {"skip": "yes"}
+    for name in FILTERS:
+        await kex.create(name, labels={"case": name, **skip}, annotations=skip, spec=skip, status=skip)
+    for n in range(1, 7):
+        is_match = n % 2 == 1
+        for name in FILTERS:
+            await flip(kex, is_match, name)
+        await calls.wait_length(n * len(FILTERS))
+        for name in FILTERS:
+            await kex.wait(lambda obj: bool(get_finalizers(obj)) is is_match, name)  # noqa: B023
+    for name in FILTERS:
+        assert [call for call in calls if name in call] == [(name, name, "started"), (name, "stopped")] * 3
 
 
 @pytest.mark.fastforward

@@ -14,32 +14,24 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 
 WARNING = "JSON has no form for some values of .*"
-VALUES: list[tuple[Any, Any, str]] = [
-    (datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), "2026-01-02T03:04:05Z", "datetime"),
-    (datetime.date(2026, 1, 2), "2026-01-02", "date"),
-    (datetime.timedelta(seconds=5), "PT5S", "timedelta"),
-    ({1}, [1], "set"),
-    (b"text", "dGV4dA==", "bytes"),
-]
+VALUES: dict[str, tuple[Any, Any]] = {
+    "datetime": (datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), "2026-01-02T03:04:05Z"),
+    "date": (datetime.date(2026, 1, 2), "2026-01-02"),
+    "timedelta": (datetime.timedelta(seconds=5), "PT5S"),
+    "set": ({1}, [1]),
+    "bytes": (b"text", "dGV4dA=="),
+}
 
 
 @pytest.mark.parametrize("way", ["result", "patch", "function"])
-@pytest.mark.parametrize(("value", "stored", "name"), VALUES, ids=[name for *_, name in VALUES])
-async def test_it_is_said_who_stores_them_and_where(
-    operator: Operator,
-    kex: Objects,
-    logs: Logs,
-    way: str,
-    value: Any,
-    stored: Any,
-    name: str,
-) -> None:
+async def test_it_is_said_who_stores_them_and_where(operator: Operator, kex: Objects, logs: Logs, way: str) -> None:
     @kopf.on.create("kopfexamples", id="idle")
     async def idle(patch: kopf.Patch, **_: Any) -> None:
         patch.status["idle"] = True
 
     @kopf.on.create("kopfexamples", id="fn")
-    async def fn(patch: kopf.Patch, **_: Any) -> Any:
+    async def fn(name: str, patch: kopf.Patch, **_: Any) -> Any:
+        value, _stored = VALUES[name]
         content = {"items": [{"field": value}], "proper": [None, True, 1, 1.5, "text", (1, 2), {"a.b": {}}]}
         if way == "patch":
             patch.status["fn"] = content
@@ -47,41 +39,41 @@ async def test_it_is_said_who_stores_them_and_where(
             patch.fns.append(lambda body: body.setdefault("status", {}).update(fn=content))
         return content if way == "result" else None
 
-    obj = await operator.start_and_handle(kex)
-    assert obj["status"]["fn"] == {
-        "items": [{"field": stored}],
-        "proper": [None, True, 1, 1.5, "text", [1, 2], {"a.b": {}}],
-    }
-    (record,) = logs.find(WARNING)
-    assert record.levelname == "WARNING"
-    assert record.getMessage().startswith(
-        f"JSON has no form for some values of Handler 'fn': status.fn.items[0].field ({name}). "
-    )
+    await operator.start()
+    await kex.create_all(VALUES)
+    for name, (_value, stored) in VALUES.items():
+        obj = await kex.wait_handled(name)
+        assert obj["status"]["fn"] == {
+            "items": [{"field": stored}],
+            "proper": [None, True, 1, 1.5, "text", [1, 2], {"a.b": {}}],
+        }
+        [warning] = logs.get_messages(name, level=30)
+        assert warning.startswith(
+            f"JSON has no form for some values of Handler 'fn': status.fn.items[0].field ({name}). "
+        )
+    assert {record.levelname for record in logs.find(WARNING)} == {"WARNING"}
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-async def test_numbers_that_json_does_not_have(operator: Operator, kex: Objects, logs: Logs, value: float) -> None:
-    kopf.on.create("kopfexamples", id="fn")(lambda **_: {"field": value})
-    await operator.start_and_handle(kex)
-    (record,) = logs.find(WARNING)
-    assert f"status.fn.field ({value})" in record.getMessage()
+async def test_numbers_that_json_does_not_have(operator: Operator, kex: Objects, logs: Logs) -> None:
+    kopf.on.create("kopfexamples", id="fn")(lambda name, **_: {"field": float(name)})
+    await operator.start()
+    for name in ("nan", "inf"):
+        await kex.create_and_wait(name)
+        [warning] = logs.get_messages(name, level=30)
+        assert f"status.fn.field ({name})" in warning
 
 
-@pytest.mark.parametrize(("kind", "name"), [("event", "Handler"), ("timer", "Timer"), ("daemon", "Daemon")])
-async def test_other_handlers(operator: Operator, kex: Objects, logs: Logs, kind: str, name: str) -> None:
-    async def fn(patch: kopf.Patch, **_: Any) -> None:
-        patch.status["time"] = datetime.date(2026, 1, 2)
+async def test_other_handlers(operator: Operator, kex: Objects, logs: Logs) -> None:
+    for id, decorator in {"event": kopf.on.event, "timer": kopf.timer, "daemon": kopf.daemon}.items():
 
-    match kind:
-        case "event":
-            kopf.on.event("kopfexamples", id="fn")(fn)
-        case "timer":
-            kopf.timer("kopfexamples", id="fn", interval=1000)(fn)
-        case "daemon":
-            kopf.daemon("kopfexamples", id="fn")(fn)
+        @decorator("kopfexamples", id=id)
+        async def fn(patch: kopf.Patch, id: str = id, **_: Any) -> None:
+            patch.status[id] = datetime.date(2026, 1, 2)
+
     await operator.start_and_create(kex)
-    await logs.wait(rf"JSON has no form for some values of {name} 'fn': status\.time \(date\)\. .*")
-    await kex.wait(lambda obj: obj.get("status") == {"time": "2026-01-02"})
+    for handler in ("Handler 'event'", "Timer 'timer'", "Daemon 'daemon'"):
+        await logs.wait(rf"JSON has no form for some values of {handler}: status\.\w+ \(date\)\. .*")
+    await kex.wait(lambda obj: obj.get("status") == dict.fromkeys(("event", "timer", "daemon"), "2026-01-02"))
 
 
 @pytest.mark.fastforward

@@ -20,39 +20,32 @@ from tests.patience import PATIENCE
 PLURAL = "kopfstatusexamples"
 
 
-@pytest.mark.parametrize(
-    ("change", "cure"),
-    [
-        (
-            "spec['x'] = 1",
-            "'Spec' object does not support item assignment. To change the object, use `patch.spec[\"x\"] = 1`.",
-        ),
-        (
-            "del status['x']",
-            "'Status' object does not support item deletion. To change the object, use `patch.status[\"x\"] = None`.",
-        ),
-        ("meta.labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
-        ("labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
-        ("annotations['x'] = 'y'", "`patch.meta.annotations[\"x\"] = 'y'`."),
-        ("meta['x'] = 'y'", "`patch.meta[\"x\"] = 'y'`."),
-        ("body['spec'] = {}", '`patch["spec"] = {}`.'),
-    ],
-)
-async def test_changes_of_what_is_read_only(
-    operator: Operator,
-    kex: Objects,
-    logs: Logs,
-    change: str,
-    cure: str,
-) -> None:
+CURES = {
+    "spec['x'] = 1": "'Spec' object does not support item assignment. "
+    "To change the object, use `patch.spec[\"x\"] = 1`.",
+    "del status['x']": "'Status' object does not support item deletion. "
+    "To change the object, use `patch.status[\"x\"] = None`.",
+    "meta.labels['x'] = 'y'": "`patch.meta.labels[\"x\"] = 'y'`.",
+    "labels['x'] = 'y'": "`patch.meta.labels[\"x\"] = 'y'`.",
+    "annotations['x'] = 'y'": "`patch.meta.annotations[\"x\"] = 'y'`.",
+    "meta['x'] = 'y'": "`patch.meta[\"x\"] = 'y'`.",
+    "body['spec'] = {}": '`patch["spec"] = {}`.',
+}
+
+
+async def test_changes_of_what_is_read_only(operator: Operator, kex: Objects, logs: Logs) -> None:
     @kopf.on.create("kopfexamples", id="fn", errors=kopf.ErrorsMode.PERMANENT)
     async def fn(**kwargs: Any) -> None:
-        exec(change, kwargs)
+        exec(kwargs["spec"]["change"], kwargs)
 
-    await operator.start_and_handle(kex)
-    [message] = logs.get_messages("obj", level=40)
-    assert message.startswith("Handler 'fn' failed with an exception and will stop now: TypeError: ")
-    assert message.endswith(cure)
+    await operator.start()
+    for number, (change, cure) in enumerate(CURES.items()):
+        name = f"obj{number}"
+        await kex.create(name, spec={"change": change})
+        await kex.wait_handled(name)
+        [message] = logs.get_messages(name, level=40)
+        assert message.startswith("Handler 'fn' failed with an exception and will stop now: TypeError: ")
+        assert message.endswith(cure)
 
 
 async def test_failing_callbacks_of_delays(operator: Operator, kex: Objects, logs: Logs) -> None:
@@ -75,32 +68,25 @@ def _add_item(body: Any) -> None:
 _WHERE = re.escape(f"{__file__}:{_add_item.__code__.co_firstlineno}")
 
 
-@pytest.mark.parametrize(
-    ("kind", "prefix"),
-    [
-        ("change", "The object could not be handled, so it is left alone for 1 seconds: "),
-        ("raw event", "The event could not be handled, and is skipped: "),
-        ("timer", "Timer 'fn' has made a patch that cannot be applied, it is lost: "),
-    ],
-)
-async def test_failing_transformations(operator: Operator, kex: Objects, logs: Logs, kind: str, prefix: str) -> None:
+async def test_failing_transformations(operator: Operator, kex: Objects, logs: Logs) -> None:
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.fns.append(_add_item)
 
-    match kind:
-        case "change":
-            kopf.on.create("kopfexamples", id="fn")(fn)
-        case "raw event":
-            kopf.on.event("kopfexamples", id="fn")(fn)
-        case "timer":
-            kopf.timer("kopfexamples", id="fn", interval=1000)(fn)
+    kopf.on.create("kopfexamples", id="change")(fn)
+    kopf.on.event("kopfexamples", id="event")(fn)
+    kopf.timer("kopfexamples", id="timer", interval=1000)(fn)
     logs.expected.append("_add_item")
     await operator.start_and_create(kex, spec={})
-    cause = rf"The callback _add_item \({_WHERE}\) in patch.fns of [A-Z][a-z]+ 'fn' has failed: KeyError: 'items'"
-    record = await logs.wait(prefix + cause)
-    assert record.levelname == "ERROR"
-    assert record.exc_info is not None
-    assert record.exc_info[0] is KeyError
+    for handler, prefix in {
+        "Handler 'change'": "The object could not be handled, so it is left alone for 1 seconds: ",
+        "Handler 'event'": "The event could not be handled, and is skipped: ",
+        "Timer 'timer'": "Timer 'timer' has made a patch that cannot be applied, it is lost: ",
+    }.items():
+        cause = rf"The callback _add_item \({_WHERE}\) in patch.fns of {handler} has failed: KeyError: 'items'"
+        record = await logs.wait(prefix + cause)
+        assert record.levelname == "ERROR"
+        assert record.exc_info is not None
+        assert record.exc_info[0] is KeyError
 
 
 async def test_failing_transformations_of_parents_and_children(operator: Operator, kex: Objects, logs: Logs) -> None:
@@ -300,30 +286,20 @@ async def test_handlers_that_run_for_long(operator: Operator, kex: Objects, logs
     assert all(record.levelname == "INFO" and getattr(record, "k8s_skip", False) for record in found)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("create", "Handler 'fn'"),
-        ("timer", "Timer 'fn'"),
-        ("event", "Handler 'fn'"),
-    ],
-)
-async def test_results_with_no_json_form(operator: Operator, kex: Objects, logs: Logs, kind: str, text: str) -> None:
+async def test_results_with_no_json_form(operator: Operator, kex: Objects, logs: Logs) -> None:
     def fn(**_: Any) -> Any:
         return {"lock": threading.Lock()}
 
-    if kind == "timer":
-        kopf.timer("kopfexamples", id="fn")(fn)
-    else:
-        getattr(kopf.on, kind)("kopfexamples", id="fn")(fn)
+    kopf.on.create("kopfexamples", id="create")(fn)
+    kopf.on.event("kopfexamples", id="event", when=lambda type, **_: type == "ADDED")(fn)
+    kopf.timer("kopfexamples", id="timer")(fn)
     await operator.start_and_create(kex)
-    await logs.wait(f"{text} succeeded.*")
-    messages = [message for message in logs.get_messages("obj") if message.startswith(f"{text} ")]
-    assert len([message for message in messages if "invoked" not in message]) == 1, messages
-    assert re.fullmatch(
-        f"{text} succeeded, but its result is not stored in the status, as it has no JSON form: TypeError: .*lock.*",
-        messages[-1],
-    )
+    for text in ("Handler 'create'", "Handler 'event'", "Timer 'timer'"):
+        await logs.wait(f"{text} succeeded.*")
+        messages = [message for message in logs.get_messages("obj") if message.startswith(f"{text} ")]
+        assert len([message for message in messages if "invoked" not in message]) == 1, messages
+        reason = "its result is not stored in the status, as it has no JSON form: TypeError: .*lock.*"
+        assert re.fullmatch(f"{text} succeeded, but {reason}", messages[-1])
 
 
 async def test_successes_of_timers_are_not_posted(

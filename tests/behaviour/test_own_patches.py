@@ -13,48 +13,52 @@ from tests.behaviour.running import Calls, Operator, do_nothing
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-def set_merged(patch: kopf.Patch) -> None:
-    patch.spec["own"] = "mine"
+def set_own(patch: kopf.Patch, way: str) -> None:
+    match way:
+        case "merged":
+            patch.spec["own"] = "mine"
+        case "transformed":
+            patch.fns.append(lambda body: body["spec"].update(own="mine"))
+        case "metadata":
+            patch.metadata.labels["own"] = "mine"
+            patch.metadata.annotations["example.com/own"] = "mine"
 
 
-def set_transformed(patch: kopf.Patch) -> None:
-    patch.fns.append(lambda body: body["spec"].update(own="mine"))
+WAYS = ("merged", "transformed", "metadata")
+"""Each is that of the object of its name."""
 
 
-def set_metadata(patch: kopf.Patch) -> None:
-    patch.metadata.labels["own"] = "mine"
-    patch.metadata.annotations["example.com/own"] = "mine"
-
-
-@pytest.mark.parametrize("change", [set_merged, set_transformed, set_metadata])
 @pytest.mark.parametrize("restart", [False, True])
 async def test_own_patches_in_a_creation_are_not_an_update(
     operator: Operator,
     kex: Objects,
     calls: Calls,
-    change: Any,
     restart: bool,
 ) -> None:
     @kopf.on.create("kopfexamples", id="one")
-    async def one(patch: kopf.Patch, **_: Any) -> None:
-        calls.append("one")
-        change(patch)
+    async def one(name: str, patch: kopf.Patch, **_: Any) -> None:
+        calls.append((name, "one"))
+        set_own(patch, name)
 
     @kopf.on.create("kopfexamples", id="two")
-    async def two(retry: int, **_: Any) -> None:
-        calls.append("two")
+    async def two(name: str, retry: int, **_: Any) -> None:
+        calls.append((name, "two"))
         if restart and retry < 1:
             raise kopf.TemporaryError("not yet", delay=30)
 
-    kopf.on.update("kopfexamples", id="update")(calls.noting(lambda diff, **_: diff))
-    await operator.start_and_create(kex)
+    kopf.on.update("kopfexamples", id="update")(calls.noting(lambda name, diff, **_: (name, diff)))
+    await operator.start()
+    await kex.create_all(WAYS)
     if restart:
-        await calls.wait_length(2)
+        await calls.wait_length(2 * len(WAYS))
         await operator.restart()
-    await kex.wait(lambda obj: get_essence(obj) is not None)
-    await kex.merge({"spec": {"marker": 1}})
-    await calls.wait(lambda items: len(items) > (3 if restart else 2))
-    assert calls == ["one", "two", *(["two"] if restart else []), (("add", ("spec", "marker"), None, 1),)]
+    for name in WAYS:
+        await kex.wait(lambda obj: get_essence(obj) is not None, name)
+        await kex.merge({"spec": {"marker": 1}}, name)
+    await calls.wait_length((4 if restart else 3) * len(WAYS))
+    expected = ["one", "two", *(["two"] if restart else []), (("add", ("spec", "marker"), None, 1),)]
+    for name in WAYS:
+        assert [what for who, what in calls if who == name] == expected
 
 
 async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
@@ -95,32 +99,32 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
     assert calls == ["one", "two", [("spec", "field"), ("spec", "own")]]
 
 
-@pytest.mark.parametrize("change", [set_merged, set_transformed, set_metadata])
 @pytest.mark.parametrize("field", [None, "spec", "metadata"])
 async def test_own_patches_in_an_update_do_not_repeat_the_subhandlers_of_others(
     operator: Operator,
     kex: Objects,
     calls: Calls,
-    change: Any,
     field: str | None,
 ) -> None:
     @kopf.on.update("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         for item in ("a", "b"):
-            kopf.subhandler(id=item, field=field)(calls.noting(lambda *, item=item, **_: item))
+            kopf.subhandler(id=item, field=field)(calls.noting(lambda *, name, item=item, **_: (name, item)))
 
     @kopf.on.update("kopfexamples", id="other")
-    def other(patch: kopf.Patch, retry: int, **_: Any) -> None:
-        calls.append("other")
-        change(patch)
+    def other(name: str, patch: kopf.Patch, retry: int, **_: Any) -> None:
+        calls.append((name, "other"))
+        set_own(patch, name)
         if retry < 1:
             raise kopf.TemporaryError("not yet", delay=0)
 
-    await operator.start_and_create(kex)
-    await kex.wait_handled()
-    await kex.merge({"spec": {"marker": 1}, "metadata": {"labels": {"marker": "1"}}})
-    await kex.wait(lambda obj: get_essence(obj) is not None and "own" in str(get_essence(obj)))
-    assert sorted(calls) == ["a", "b", "other", "other"]
+    await operator.start()
+    for name in WAYS:
+        await kex.create_and_wait(name)
+        await kex.merge({"spec": {"marker": 1}, "metadata": {"labels": {"marker": "1"}}}, name)
+    for name in WAYS:
+        await kex.wait(lambda obj: get_essence(obj) is not None and "own" in str(get_essence(obj)), name)
+        assert sorted(what for who, what in calls if who == name) == ["a", "b", "other", "other"]
 
 
 async def test_overlapping_fields_miss_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import collections
+import functools
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -15,24 +17,38 @@ from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
+STATUSES = (400, 403, 413, 422)
+"""With which the changes are refused: of one object each."""
+
 Refuse = Callable[[], FaultRule]
+Live = Callable[[str, Refuse], Coroutine[Any, Any, None]]
+"""How an object lives, and how its changes are refused from then on."""
 
 
-@pytest.fixture(params=[400, 403, 413, 422])
-def refuse(operator: Operator, logs: Logs, request: pytest.FixtureRequest) -> Refuse:
-    """Refuse all changes of the objects themselves from now on, but not those of their statuses."""
+async def live_all(operator: Operator, logs: Logs, live: Live) -> None:
+    """Let objects live, the changes of each of which are refused with one of the statuses; not those of its status."""
     logs.expected.append("it is refused")
-    return lambda: operator.cluster.faults.inject(
-        request.param, verb="patch", resource="kopfstatusexamples", path="/obj$", message="it is refused"
-    )
+    async with asyncio.TaskGroup() as tasks:
+        for status in STATUSES:
+            name = f"obj{status}"
+            refuse = functools.partial(
+                operator.cluster.faults.inject,
+                status,
+                verb="patch",
+                resource="kopfstatusexamples",
+                path=f"/{name}$",
+                message="it is refused",
+            )
+            tasks.create_task(live(name, refuse))
+    assert not logs.find(".*has removed the last handled configuration.*")
 
 
-async def edit(objects: Objects, **spec: Any) -> None:
+async def edit(objects: Objects, name: str, **spec: Any) -> None:
     """Change the spec as an editor does, by a request of another kind than those which are refused."""
     while True:
-        obj = await objects.get()
+        obj = await objects.get(name)
         try:
-            path = "/apis/kopf.dev/v1/namespaces/default/kopfstatusexamples/obj"
+            path = f"/apis/kopf.dev/v1/namespaces/default/kopfstatusexamples/{name}"
             await objects.api.request("PUT", path, {**obj, "spec": {**obj["spec"], **spec}})
             return
         except Refused as e:
@@ -40,30 +56,41 @@ async def edit(objects: Objects, **spec: Any) -> None:
                 raise
 
 
+def by_names() -> collections.defaultdict[str, list[Any]]:
+    """The notes of the handlers by the names of the objects."""
+    return collections.defaultdict(list)
+
+
 async def test_handlers_with_statuses_are_not_repeated_while_their_progress_is_refused(
     operator: Operator,
     sub: Objects,
     logs: Logs,
-    calls: Calls,
-    refuse: Refuse,
 ) -> None:
+    calls = by_names()
+
     @kopf.on.create("kopfstatusexamples", id="one")
-    async def one(patch: kopf.Patch, **_: Any) -> str:
-        calls.append("one")
-        patch.status["own"] = len(calls)
+    async def one(name: str, patch: kopf.Patch, **_: Any) -> str:
+        calls[name].append("one")
+        patch.status["own"] = len(calls[name])
         return "result"
 
-    kopf.on.create("kopfstatusexamples", id="two")(calls.noting("two", result="result"))
+    @kopf.on.create("kopfstatusexamples", id="two")
+    async def two(name: str, **_: Any) -> str:
+        calls[name].append("two")
+        return "result"
+
+    async def live(name: str, refuse: Refuse) -> None:
+        rule = refuse()
+        await sub.create(name)
+        await logs.wait(".*left alone.*", times=5, name=name)
+        assert calls[name] == ["one"]
+        operator.cluster.faults.remove(rule)
+        obj = await sub.wait_handled(name)
+        assert calls[name] == ["one", "two"]
+        assert obj["status"] == {"own": 1, "one": "result", "two": "result"}
+
     await operator.start(watching=("kopfstatusexamples",))
-    rule = refuse()
-    await sub.create()
-    await logs.wait(".*left alone.*", times=5)
-    assert calls == ["one"]
-    operator.cluster.faults.remove(rule)
-    obj = await sub.wait_handled()
-    assert calls == ["one", "two"]
-    assert obj["status"] == {"own": 1, "one": "result", "two": "result"}
-    assert not logs.find(".*has removed the last handled configuration.*")
+    await live_all(operator, logs, live)
 
 
 @pytest.mark.parametrize("field", ["", "status.own", "status"])
@@ -71,30 +98,33 @@ async def test_their_own_statuses_are_not_news_for_them(
     operator: Operator,
     sub: Objects,
     logs: Logs,
-    calls: Calls,
-    refuse: Refuse,
     field: str,
 ) -> None:
     options: Any = {"field": field} if field else {}
+    calls = by_names()
 
     @kopf.on.update("kopfstatusexamples", id="spy", field="status.other")
     @kopf.on.update("kopfstatusexamples", id="one", **options)
-    async def fn(diff: kopf.Diff, patch: kopf.Patch, **_: Any) -> None:
-        calls.append(diff)
+    async def fn(name: str, diff: kopf.Diff, patch: kopf.Patch, **_: Any) -> None:
+        calls[name].append(diff)
         patch.status["own"] = "mine"
 
+    async def live(name: str, refuse: Refuse) -> None:
+        await sub.create_and_wait(name)
+        rule = refuse()
+        if field:
+            await sub.merge({"status": {"own": "theirs"}}, name, subresource="status")
+        else:
+            await edit(sub, name, field="edited")
+        await logs.wait(".*left alone.*", times=5, name=name)
+        assert len(calls[name]) == 1
+        operator.cluster.faults.remove(rule)
+        await asyncio.sleep(1000)
+        assert len(calls[name]) == 1
+
     kopf.on.create("kopfstatusexamples", id="create")(do_nothing)
-    await operator.start_and_handle(sub)
-    rule = refuse()
-    if field:
-        await sub.merge({"status": {"own": "theirs"}}, subresource="status")
-    else:
-        await edit(sub, field="edited")
-    await logs.wait(".*left alone.*", times=5)
-    assert len(calls) == 1
-    operator.cluster.faults.remove(rule)
-    await asyncio.sleep(1000)
-    assert len(calls) == 1
+    await operator.start(watching=("kopfstatusexamples",))
+    await live_all(operator, logs, live)
 
 
 @pytest.mark.parametrize("during", ["creation", "update"])
@@ -102,74 +132,76 @@ async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
     operator: Operator,
     sub: Objects,
     logs: Logs,
-    calls: Calls,
-    refuse: Refuse,
     during: str,
 ) -> None:
+    calls = by_names()
     kopf.on.create("kopfstatusexamples", id="other", when=lambda **_: during == "update")(do_nothing)
-
     decorator = kopf.on.create if during == "creation" else kopf.on.update
 
     @decorator("kopfstatusexamples", id="one", field="spec.one")
-    async def one(patch: kopf.Patch, **_: Any) -> str:
-        calls.append("one")
+    async def one(name: str, patch: kopf.Patch, **_: Any) -> str:
+        calls[name].append("one")
         patch.spec["wanted"] = "yes"
         return "result"
 
-    decorator("kopfstatusexamples", id="two")(
-        calls.noting(lambda spec, **_: ("two", spec.get("cure"), spec.get("wanted")))
-    )
+    @decorator("kopfstatusexamples", id="two")
+    async def two(name: str, spec: kopf.Spec, **_: Any) -> None:
+        calls[name].append(("two", spec.get("cure"), spec.get("wanted")))
+
+    async def live(name: str, refuse: Refuse) -> None:
+        if during == "update":
+            await sub.create_and_wait(name)
+            rule = refuse()
+            await edit(sub, name, one=1)
+        else:
+            rule = refuse()
+            await sub.create(name, spec={"one": 1})
+        await logs.wait(".*left alone.*", times=8, name=name)
+        assert calls[name] == ["one"]
+        operator.cluster.faults.remove(rule)
+        started = now()
+        await sub.merge({"spec": {"cure": 1}}, name)
+        obj = await sub.wait(
+            lambda obj: obj["spec"].get("wanted") and not get_progress(obj) and len(calls[name]) >= 2, name
+        )
+        assert now() - started < 10
+        assert calls[name] == ["one", ("two", 1, "yes")]
+        assert obj["status"]["one/spec.one"] == "result"
+
     await operator.start(watching=("kopfstatusexamples",))
-    if during == "update":
-        await sub.create_and_wait()
-        rule = refuse()
-        await edit(sub, one=1)
-    else:
-        rule = refuse()
-        await sub.create(spec={"one": 1})
-    await logs.wait(".*left alone.*", times=8)
-    assert calls == ["one"]
-    operator.cluster.faults.remove(rule)
-    started = now()
-    await sub.merge({"spec": {"cure": 1}})
-    obj = await sub.wait(lambda obj: obj["spec"].get("wanted") and not get_progress(obj) and len(calls) >= 2)
-    assert now() - started < 10
-    assert calls == ["one", ("two", 1, "yes")]
-    assert obj["spec"]["wanted"] == "yes"
-    assert obj["status"]["one/spec.one"] == "result"
-    assert not logs.find(".*has removed the last handled configuration.*")
+    await live_all(operator, logs, live)
 
 
-async def test_edits_that_do_not_help_do_not_repeat_the_handlers(
-    operator: Operator,
-    sub: Objects,
-    logs: Logs,
-    calls: Calls,
-    refuse: Refuse,
-) -> None:
+async def test_edits_that_do_not_help_do_not_repeat_the_handlers(operator: Operator, sub: Objects, logs: Logs) -> None:
+    calls = by_names()
+
     @kopf.on.create("kopfstatusexamples", id="one")
-    async def one(patch: kopf.Patch, **_: Any) -> None:
-        calls.append("create")
+    async def one(name: str, patch: kopf.Patch, **_: Any) -> None:
+        calls[name].append("create")
         patch.spec["wanted"] = "yes"
 
-    kopf.on.update("kopfstatusexamples", id="update")(
-        calls.noting(lambda diff, **_: sorted(field for _, field, _, _ in diff))
-    )
+    @kopf.on.update("kopfstatusexamples", id="update")
+    async def update(name: str, diff: kopf.Diff, **_: Any) -> None:
+        calls[name].append(sorted(field for _, field, _, _ in diff))
+
+    async def live(name: str, refuse: Refuse) -> None:
+        rule = refuse()
+        await sub.create(name)
+        await logs.wait(".*left alone.*", times=2, name=name)
+        for number in range(3):
+            await edit(sub, name, edit=number)
+            await asyncio.sleep(10)
+        await logs.wait(".*left alone.*", times=6, name=name)
+        assert calls[name][:1] == ["create"]
+        assert "create" not in calls[name][1:]
+        operator.cluster.faults.remove(rule)
+        obj = await sub.wait_handled(name, edit=2, wanted="yes")
+        assert calls[name].count("create") == 1
+        assert ("spec", "edit") in calls[name][-1]
+        assert obj["spec"]["wanted"] == "yes"
+
     await operator.start(watching=("kopfstatusexamples",))
-    rule = refuse()
-    await sub.create()
-    await logs.wait(".*left alone.*", times=2)
-    for number in range(3):
-        await edit(sub, edit=number)
-        await asyncio.sleep(10)
-    await logs.wait(".*left alone.*", times=6)
-    assert calls.items[:1] == ["create"]
-    assert "create" not in calls.items[1:]
-    operator.cluster.faults.remove(rule)
-    obj = await sub.wait_handled(edit=2, wanted="yes")
-    assert calls.items.count("create") == 1
-    assert ("spec", "edit") in calls.items[-1]
-    assert obj["spec"]["wanted"] == "yes"
+    await live_all(operator, logs, live)
 
 
 async def test_a_deletion_is_not_held_by_what_was_refused_before(

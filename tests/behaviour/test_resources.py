@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -26,86 +25,63 @@ def _resources(operator: Operator) -> None:
     define(operator.cluster, "rivals", group="example.com", shortNames=["rv"], categories=["kopfcat"])
 
 
-def note(calls: Calls, *args: Any, **options: Any) -> None:
-    @kopf.on.event(*args, **options)
+def note(calls: Calls, *args: Any, what: Any = None, **options: Any) -> None:
+    """Note what is served by that notation: of which resource the objects are."""
+
+    @kopf.on.event(*args, id=str(what), **options)
     async def fn(resource: kopf.Resource, name: str, **_: Any) -> None:
         if name != "kubernetes" and not name.startswith("kube-"):
-            calls.append(repr(resource))
+            calls.append(repr(resource) if what is None else (what, repr(resource)))
 
 
-@pytest.mark.parametrize(
-    ("args", "options", "expected"),
-    [
-        (("kopf.dev", "v1", "kexes"), {}, "kexes.v1.kopf.dev"),
-        (("kopf.dev/v1", "kexes"), {}, "kexes.v1.kopf.dev"),
-        (("kopf.dev", "v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
-        (("kopf.dev/v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
-        (("kopf.dev", "kexes"), {}, "kexes.v1.kopf.dev"),
-        (("kexes.kopf.dev",), {}, "kexes.v1.kopf.dev"),
-        (("kexes.v1beta1.kopf.dev",), {}, "kexes.v1beta1.kopf.dev"),
-        (("kx.kopf.dev",), {}, "kexes.v1.kopf.dev"),
-        (("kopf.dev", "Kexe"), {}, "kexes.v1.kopf.dev"),
-        (("kopf.dev/v1beta1", "kx"), {}, "kexes.v1beta1.kopf.dev"),
-        (("kexes",), {}, "kexes.v1.kopf.dev"),
-        (("kexe",), {}, "kexes.v1.kopf.dev"),
-        (("Kexe",), {}, "kexes.v1.kopf.dev"),
-        (("kx",), {}, "kexes.v1.kopf.dev"),
-        (("kxs",), {}, "kexes.v1.kopf.dev"),
-        ((), {"kind": "Kexe"}, "kexes.v1.kopf.dev"),
-        ((), {"plural": "kexes"}, "kexes.v1.kopf.dev"),
-        ((), {"singular": "kexe"}, "kexes.v1.kopf.dev"),
-        ((), {"shortcut": "kx"}, "kexes.v1.kopf.dev"),
-        ((), {"group": "kopf.dev", "version": "v1beta1", "shortcut": "kx"}, "kexes.v1beta1.kopf.dev"),
-        ((lambda resource: "kx" in resource.shortcuts,), {}, "kexes.v1.kopf.dev"),
-    ],
-    ids=itertools.count(),
-)
-async def test_every_notation(
-    operator: Operator,
-    api: API,
-    calls: Calls,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-    expected: str,
-) -> None:
-    note(calls, *args, **options)
-    await operator.start(watching=("kexes",))
-    await create(api, "rivals", "other", group="example.com")
-    await create(api, "kexes", "obj")
-    await calls.wait_length(1)
-    assert set(calls) == {expected}
+NOTATIONS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    (("kopf.dev", "v1", "kexes"), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev/v1", "kexes"), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev", "v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
+    (("kopf.dev/v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
+    (("kopf.dev", "kexes"), {}, "kexes.v1.kopf.dev"),
+    (("kexes.kopf.dev",), {}, "kexes.v1.kopf.dev"),
+    (("kexes.v1beta1.kopf.dev",), {}, "kexes.v1beta1.kopf.dev"),
+    (("kx.kopf.dev",), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev", "Kexe"), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev/v1beta1", "kx"), {}, "kexes.v1beta1.kopf.dev"),
+    (("kexes",), {}, "kexes.v1.kopf.dev"),
+    (("kexe",), {}, "kexes.v1.kopf.dev"),
+    (("Kexe",), {}, "kexes.v1.kopf.dev"),
+    (("kx",), {}, "kexes.v1.kopf.dev"),
+    (("kxs",), {}, "kexes.v1.kopf.dev"),
+    ((), {"kind": "Kexe"}, "kexes.v1.kopf.dev"),
+    ((), {"plural": "kexes"}, "kexes.v1.kopf.dev"),
+    ((), {"singular": "kexe"}, "kexes.v1.kopf.dev"),
+    ((), {"shortcut": "kx"}, "kexes.v1.kopf.dev"),
+    ((), {"group": "kopf.dev", "version": "v1beta1", "shortcut": "kx"}, "kexes.v1beta1.kopf.dev"),
+    ((lambda resource: "kx" in resource.shortcuts,), {}, "kexes.v1.kopf.dev"),
+    # Core resources have the priority over all others of the same name; these are served by their group.
+    *(
+        (args, {}, "pods.v1")
+        for args in [("pods",), ("pod",), ("Pod",), ("po",), ("v1", "pods"), ("", "v1", "pods"), ("pods.v1",)]
+    ),
+    (("v1", "po"), {}, "pods.v1"),
+    (("metrics.example.com", "pods"), {}, "pods.v1.metrics.example.com"),
+    (("pods.metrics.example.com",), {}, "pods.v1.metrics.example.com"),
+    # Kubernetes events are served when they are named.
+    *((args, {}, "events.v1") for args in [("v1", "events"), ("events.v1",), ("", "v1", "events")]),
+]
 
 
-@pytest.mark.parametrize(
-    "args",
-    [("pods",), ("pod",), ("Pod",), ("po",), ("v1", "pods"), ("", "v1", "pods"), ("pods.v1",), ("v1", "po")],
-    ids=repr,
-)
-async def test_core_resources(operator: Operator, api: API, calls: Calls, args: tuple[str, ...]) -> None:
-    """They have the priority over all others of the same name."""
+async def test_every_notation(operator: Operator, api: API, calls: Calls) -> None:
     define(operator.cluster, "pods", group="metrics.example.com", kind="Pod", shortNames=["po"])
-    note(calls, *args)
-    await operator.start(watching=("pods",))
+    for number, (args, options, _expected) in enumerate(NOTATIONS):
+        note(calls, *args, **options, what=number)
+    await operator.start(watching=("kexes", "pods", "events"))
+    await create(api, "rivals", "other", group="example.com")
     await create(api, "pods", "other", group="metrics.example.com")
     await create(api, "pods", "obj", group="", spec={"containers": [{"name": "main", "image": "x"}]})
-    await calls.wait_length(1)
-    assert set(calls) == {"pods.v1"}
-
-
-@pytest.mark.parametrize("args", [("metrics.example.com", "pods"), ("pods.metrics.example.com",)])
-async def test_rivals_of_core_resources_are_served_by_their_group(
-    operator: Operator,
-    api: API,
-    calls: Calls,
-    args: tuple[str, ...],
-) -> None:
-    define(operator.cluster, "pods", group="metrics.example.com", kind="Pod")
-    note(calls, *args)
-    await operator.start(watching=("pods",))
-    await create(api, "pods", "obj", group="", spec={"containers": [{"name": "main", "image": "x"}]})
-    await create(api, "pods", "other", group="metrics.example.com")
-    await calls.wait_length(1)
-    assert set(calls) == {"pods.v1.metrics.example.com"}
+    reference = {"kind": "Pod", "namespace": "default", "name": "x"}
+    await create(api, "events", "event", group="", involvedObject=reference)
+    await create(api, "kexes", "obj")
+    await calls.wait_length(len(NOTATIONS))
+    assert sorted(set(calls)) == [(number, expected) for number, (*_, expected) in enumerate(NOTATIONS)]
 
 
 async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
@@ -139,25 +115,17 @@ async def test_categories(operator: Operator, api: API, kex: Objects, calls: Cal
     assert sorted(calls) == ["kexes.v1.kopf.dev", "rivals.v1.example.com"]
 
 
-@pytest.mark.parametrize(
-    "args",
-    [("kopf.dev", "v1", kopf.EVERYTHING), ("kopf.dev/v1", kopf.EVERYTHING), ("kopf.dev", kopf.EVERYTHING)],
-    ids=repr,
-)
-async def test_everything_in_a_group(
-    operator: Operator,
-    api: API,
-    kex: Objects,
-    calls: Calls,
-    args: tuple[Any, ...],
-) -> None:
-    note(calls, *args)
+async def test_everything_in_a_group(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
+    notations = [("kopf.dev", "v1", kopf.EVERYTHING), ("kopf.dev/v1", kopf.EVERYTHING), ("kopf.dev", kopf.EVERYTHING)]
+    for number, args in enumerate(notations):
+        note(calls, *args, what=number)
     await operator.start(watching=("kexes", "kopfexamples"))
     await create(api, "rivals", "b", group="example.com")
     await kex.create()
     await create(api, "kexes", "a")
-    await calls.wait_length(2)
-    assert sorted(calls) == ["kexes.v1.kopf.dev", "kopfexamples.v1.kopf.dev"]
+    await calls.wait_length(6)
+    resources = ("kexes.v1.kopf.dev", "kopfexamples.v1.kopf.dev")
+    assert sorted(calls) == [(number, resource) for number in range(3) for resource in resources]
 
 
 async def test_everything_in_the_cluster_except_for_events(
@@ -178,21 +146,6 @@ async def test_everything_in_the_cluster_except_for_events(
     await calls.wait_length(3)
     assert sorted(calls) == ["configmaps.v1", "kexes.v1.kopf.dev", "rivals.v1.example.com"]
     assert not any(key[:2] == ("watch", "events") for key in operator.cluster.counters)
-
-
-@pytest.mark.parametrize("args", [("v1", "events"), ("events.v1",), ("", "v1", "events")], ids=repr)
-async def test_events_are_served_when_they_are_named(
-    operator: Operator,
-    api: API,
-    calls: Calls,
-    args: tuple[str, ...],
-) -> None:
-    note(calls, *args)
-    await operator.start(watching=("events",))
-    reference = {"kind": "Pod", "namespace": "default", "name": "x"}
-    await create(api, "events", "event", group="", involvedObject=reference)
-    await calls.wait_length(1)
-    assert calls == ["events.v1"]
 
 
 async def test_overlapping_specifications_call_the_function_once(
@@ -254,34 +207,24 @@ async def test_resources_that_cannot_be_watched(operator: Operator, kex: Objects
     )
 
 
-@pytest.mark.parametrize(
-    ("args", "suggestion"),
-    [
-        (("kexs",), r"Did you mean 'kexes' of kopf.dev/v1\?"),
-        (("kopf.dev", "Kexee"), r"Did you mean 'kexes' of kopf.dev/v1\?"),
-        (("kopf.dev", "rivls"), r"Did you mean 'rivals' of example.com/v1\?"),
-        (
-            ("kopf.dev/v2", "kx"),
-            r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.dev/v2 is asked for\.",
-        ),
-        (
-            ("kopf.org", "kexes"),
-            r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.org is asked for\.",
-        ),
-    ],
-)
-async def test_similar_resources_are_suggested(
-    operator: Operator,
-    calls: Calls,
-    logs: Logs,
-    args: tuple[str, ...],
-    suggestion: str,
-) -> None:
+async def test_similar_resources_are_suggested(operator: Operator, calls: Calls, logs: Logs) -> None:
     """Also from the API groups that are not needed for anything else."""
-    note(calls, *args)
+    both = "There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but"
+    suggestions = {
+        ("kexs",): r"Did you mean 'kexes' of kopf.dev/v1\?",
+        ("kopf.dev", "Kexee"): r"Did you mean 'kexes' of kopf.dev/v1\?",
+        ("kopf.dev", "rivls"): r"Did you mean 'rivals' of example.com/v1\?",
+        ("kopf.dev/v2", "kx"): rf"{both} kopf.dev/v2 is asked for\.",
+        ("kopf.org", "kexes"): rf"{both} kopf.org is asked for\.",
+    }
+    for args in suggestions:
+        note(calls, *args, what=args)
     await operator.launch()
-    record = await logs.wait(rf"No resource is found for .*\. {suggestion} It will be served as soon as it appears\.")
-    assert record.levelname == "WARNING"
+    for (*_, name), suggestion in suggestions.items():
+        record = await logs.wait(
+            rf"No resource is found for '{name}'.*\. {suggestion} It will be served as soon as it appears\."
+        )
+        assert record.levelname == "WARNING"
 
 
 @pytest.mark.fastforward

@@ -4,39 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 import kopf
 from tests.behaviour.objects import Objects, get_progress
 from tests.behaviour.running import Calls, Logs, Operator
 
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        100,
-        0,
-        -1.5,
-        True,
-        False,
-        "text",
-        "",
-        [1, "two", None],
-        [],
-        {"field": {"deep": "value"}},
-    ],
-    ids=repr,
-)
-async def test_any_json_value_can_be_returned(operator: Operator, objects: Objects, value: Any) -> None:
-    kopf.on.create(objects.plural, id="create_fn")(lambda **_: value)
-    obj = await operator.start_and_handle(objects)
-    assert obj["status"] == {"create_fn": value}
+VALUES: list[Any] = [100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}}]
 
 
-async def test_nothing_is_stored_if_nothing_is_returned(operator: Operator, objects: Objects) -> None:
-    kopf.on.create(objects.plural, id="create_fn")(lambda **_: None)
-    obj = await operator.start_and_handle(objects)
-    assert "status" not in obj
+async def test_any_json_value_can_be_returned(operator: Operator, objects: Objects) -> None:
+    """Each by an object of its own; nothing is stored if nothing is returned."""
+    values = {"nothing": None} | {f"obj{number}": value for number, value in enumerate(VALUES)}
+    kopf.on.create(objects.plural, id="create_fn")(lambda name, **_: values[name])
+    await operator.start(watching=(objects.plural,))
+    await objects.create_all(values)
+    assert "status" not in await objects.wait_handled("nothing")
+    for name in values.keys() - {"nothing"}:
+        status = (await objects.wait_handled(name))["status"]
+        assert repr(status) == repr({"create_fn": values[name]})
 
 
 async def test_results_of_several_handlers_and_of_fields(operator: Operator, objects: Objects) -> None:
@@ -85,15 +69,18 @@ async def test_results_are_added_to_what_the_handler_has_put_there_itself(operat
     assert obj["status"] == {"fn": {"own": {"a": 1}, "both": {"b": 2}, "returned": 2}}
 
 
-@pytest.mark.parametrize("own", [5, "text", [1], None], ids=repr)
-async def test_results_replace_what_they_cannot_be_added_to(operator: Operator, objects: Objects, own: Any) -> None:
+async def test_results_replace_what_they_cannot_be_added_to(operator: Operator, objects: Objects) -> None:
+    owns: dict[str, Any] = {"number": 5, "text": "text", "list": [1], "nothing": None}
+
     @kopf.on.create(objects.plural, id="fn")
-    def fn(patch: kopf.Patch, **_: Any) -> Any:
-        patch.status["fn"] = own
+    def fn(name: str, patch: kopf.Patch, **_: Any) -> Any:
+        patch.status["fn"] = owns[name]
         return {"returned": 2}
 
-    obj = await operator.start_and_handle(objects)
-    assert obj["status"] == {"fn": {"returned": 2}}
+    await operator.start(watching=(objects.plural,))
+    await objects.create_all(owns)
+    for name in owns:
+        assert (await objects.wait_handled(name))["status"] == {"fn": {"returned": 2}}
 
 
 async def test_the_result_is_there_as_soon_as_the_success_is_recorded(operator: Operator, objects: Objects) -> None:
@@ -114,24 +101,27 @@ async def test_results_of_raw_event_handlers(operator: Operator, objects: Object
     assert not obj["metadata"].get("annotations")
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), float("nan")], ids=["object", "iterator", "nan"])
 async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeated(
     operator: Operator,
     objects: Objects,
     logs: Logs,
     calls: Calls,
-    value: Any,
 ) -> None:
-    @kopf.on.create(objects.plural, id="create_fn")
-    def create_fn(**_: Any) -> Any:
-        calls.append("called")
-        return value
+    values = {"object": object(), "iterator": {1, 2}.__iter__(), "nan": float("nan")}
 
-    obj = await operator.start_and_handle(objects)
-    assert calls == ["called"]
-    assert obj.get("status", {}).get("create_fn") is None
-    if value == value:  # NaN is a null in JSON
-        assert any("create_fn" in message for message in logs.get_messages("obj", level=40))
+    @kopf.on.create(objects.plural, id="create_fn")
+    def create_fn(name: str, **_: Any) -> Any:
+        calls.append(name)
+        return values[name]
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create_all(values)
+    for name in values:
+        obj = await objects.wait_handled(name)
+        assert obj.get("status", {}).get("create_fn") is None
+        is_reported = any("create_fn" in message for message in logs.get_messages(name, level=40))
+        assert is_reported or name == "nan"  # NaN is a null in JSON
+    assert sorted(calls) == sorted(values)
 
 
 async def test_results_of_the_deletion_are_visible_while_others_block_it(operator: Operator, objects: Objects) -> None:

@@ -11,12 +11,9 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Calls, Decorator, Journal, Operator, do_nothing
+from tests.behaviour.running import Calls, Decorator, Operator, do_nothing
 
 pytestmark = pytest.mark.lagging
-
-Way = Callable[[Journal[Any], dict[str, Any]], Any]
-
 
 def by_decorator(calls: Calls, items: dict[str, Any]) -> None:
     for item, value in items.items():
@@ -52,47 +49,42 @@ async def by_execute_async(calls: Calls, items: dict[str, Any]) -> None:
     await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
 
 
-def declare_parent(calls: Calls, way: Way, decorator: Decorator) -> None:
-    if way in (by_decorator, by_register):
-
-        @decorator("kopfexamples", id="parent")
-        def sync_fn(spec: kopf.Spec, **_: Any) -> None:
-            way(calls, spec["items"])
-    else:
-
-        @decorator("kopfexamples", id="parent")
-        async def async_fn(spec: kopf.Spec, **_: Any) -> None:
-            await way(calls, spec["items"])
-
-
-@pytest.mark.parametrize("way", [by_decorator, by_register, by_execute, by_execute_async])
 @pytest.mark.parametrize(
     "decorator",
     [kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.delete],
     ids=lambda decorator: decorator.__name__,
 )
-async def test_all_ways_for_all_reasons(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    way: Way,
-    decorator: Decorator,
-) -> None:
-    declare_parent(calls, way, decorator)
-    await kex.create(spec={"items": {"a": 1, "b": {"c": 2}}}, finalizers=["example.com/theirs"])
+async def test_all_ways_for_all_reasons(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
+    """Each of the ways is that of one object."""
+    sync_ways: dict[str, Callable[..., None]] = {"decorator": by_decorator, "register": by_register}
+    async_ways: dict[str, Callable[..., Any]] = {"execute": by_execute, "execute-async": by_execute_async}
+
+    @decorator("kopfexamples", id="parent", when=lambda name, **_: name in sync_ways)
+    def sync_fn(name: str, spec: kopf.Spec, **_: Any) -> None:
+        sync_ways[name](calls, spec["items"])
+
+    @decorator("kopfexamples", id="parent", when=lambda name, **_: name in async_ways)
+    async def async_fn(name: str, spec: kopf.Spec, **_: Any) -> None:
+        await async_ways[name](calls, spec["items"])
+
+    names = [*sync_ways, *async_ways]
+    for name in names:
+        await kex.create(name, spec={"items": {"a": 1, "b": {"c": 2}}}, finalizers=["example.com/theirs"])
     await operator.start()
-    if decorator is not kopf.on.resume:
-        await kex.wait_handled()
-    if decorator is kopf.on.update:
-        await kex.merge({"spec": {"field": "new"}})
-    if decorator is kopf.on.delete:
-        await kex.delete()
-    obj = await kex.wait(lambda obj: "parent/b" in obj.get("status", {}) and not get_progress(obj))
-    assert calls == [("a", "obj"), ("b", "obj")]
-    assert obj["status"] == {"parent/a": 1, "parent/b": {"c": 2}}
-    if decorator is kopf.on.delete:
-        await kex.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"])
-    await kex.release()
+    for name in names:
+        if decorator is not kopf.on.resume:
+            await kex.wait_handled(name)
+        if decorator is kopf.on.update:
+            await kex.merge({"spec": {"field": "new"}}, name)
+        if decorator is kopf.on.delete:
+            await kex.delete(name)
+    for name in names:
+        obj = await kex.wait(lambda obj: "parent/b" in obj.get("status", {}) and not get_progress(obj), name)
+        assert [call for call in calls if call[1] == name] == [("a", name), ("b", name)]
+        assert obj["status"] == {"parent/a": 1, "parent/b": {"c": 2}}
+        if decorator is kopf.on.delete:
+            await kex.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"], name)
+        await kex.release(name)
 
 
 async def test_they_get_the_kwargs_of_their_cause(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -246,39 +238,33 @@ async def test_lifecycles_of_subhandlers_that_choose_nothing(operator: Operator,
     assert asyncio.get_running_loop().time() - started >= 15
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"labels": {"l": "v"}}, True),
-        ({"labels": {"l": "w"}}, False),
-        ({"annotations": {"a": kopf.PRESENT}}, True),
-        ({"annotations": {"a": kopf.ABSENT}}, False),
-        ({"when": lambda spec, reason, **_: spec["field"] == "new" and reason == "update"}, True),
-        ({"when": lambda **_: False}, False),
-        ({"field": "spec.field"}, True),
-        ({"field": "spec.other"}, False),
-        ({"field": "spec.field", "value": "value"}, True),
-        ({"field": "spec.field", "value": "another"}, False),
-        ({"field": "spec.field", "old": "value", "new": "new"}, True),
-        ({"field": "spec.field", "old": "new"}, False),
-        ({"field": "spec.field", "new": lambda value, **_: value == "value"}, False),
-    ],
-)
-async def test_all_filters_are_available(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    options: dict[str, Any],
-    expected: bool,
-) -> None:
+FILTERS: list[tuple[dict[str, Any], bool]] = [
+    ({"labels": {"l": "v"}}, True),
+    ({"labels": {"l": "w"}}, False),
+    ({"annotations": {"a": kopf.PRESENT}}, True),
+    ({"annotations": {"a": kopf.ABSENT}}, False),
+    ({"when": lambda spec, reason, **_: spec["field"] == "new" and reason == "update"}, True),
+    ({"when": lambda **_: False}, False),
+    ({"field": "spec.field"}, True),
+    ({"field": "spec.other"}, False),
+    ({"field": "spec.field", "value": "value"}, True),
+    ({"field": "spec.field", "value": "another"}, False),
+    ({"field": "spec.field", "old": "value", "new": "new"}, True),
+    ({"field": "spec.field", "old": "new"}, False),
+    ({"field": "spec.field", "new": lambda value, **_: value == "value"}, False),
+]
+
+
+async def test_all_filters_are_available(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.on.update("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
-        kopf.subhandler(id="sub", **options)(calls.noting("sub"))
+        for number, (options, _expected) in enumerate(FILTERS):
+            kopf.subhandler(id=str(number), param=number, **options)(calls.noting(lambda param, **_: param))
 
     await operator.start()
     await kex.create_and_wait(labels={"l": "v"}, annotations={"a": "w"}, spec={"field": "value", "other": "same"})
     await kex.change_and_wait(field="new")
-    assert calls == ["sub"] * expected
+    assert sorted(calls) == [number for number, (_, expected) in enumerate(FILTERS) if expected]
 
 
 async def test_under_handlers_of_fields_they_only_see_these_fields(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Decorator, Logs, Operator, get_pauses, now
+from tests.behaviour.running import Calls, Logs, Operator, get_pauses, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -61,39 +62,40 @@ async def test_delays_of_temporary_errors_override_the_schedule(
     assert get_pauses(calls.items)[:4] == pytest.approx([33, 1, 10, 10], abs=0.5)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "expected"),
-    [
-        ({}, kopf.PermanentError("bye"), 1),
-        ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("bye"), 1),
-        ({"retries": 3}, Exception("bye"), 3),
-        ({"retries": 3}, kopf.TemporaryError("bye", delay=1), 3),
-        ({"timeout": 150}, Exception("bye"), 3),
-    ],
-)
+LIMITS: dict[str, tuple[dict[str, Any], Exception, int]] = {
+    "permanent": ({}, kopf.PermanentError("bye"), 1),
+    "mode": ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("bye"), 1),
+    "retries": ({"retries": 3}, Exception("bye"), 3),
+    "temporary-retries": ({"retries": 3}, kopf.TemporaryError("bye", delay=1), 3),
+    "timeout": ({"timeout": 150}, Exception("bye"), 3),
+}
+
+
 async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
     operator: Operator,
     kex: Objects,
     calls: Calls,
-    options: dict[str, Any],
-    error: Exception,
-    expected: int,
 ) -> None:
-    @kopf.timer("kopfexamples", interval=10, **options, id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-        if name == "bad":
-            raise error
+    for id, (options, _error, _count) in LIMITS.items():
+
+        @kopf.timer("kopfexamples", interval=10, **options, id=id, param=id)
+        async def fn(name: str, param: str, **_: Any) -> None:
+            calls.append((name, param))
+            if name == "bad":
+                raise LIMITS[param][1]
+
+    def are_tried(times: int) -> Callable[[list[Any]], bool]:
+        return lambda items: all(items.count(("bad", id)) == times * LIMITS[id][2] for id in LIMITS)
 
     await operator.start_and_create(kex, "bad")
     await kex.create("good")
-    await calls.wait(lambda items: items.count("bad") == expected)
+    await calls.wait(are_tried(1))
     await kex.merge({"spec": {"field": "new"}}, "bad")
     await asyncio.sleep(2000)
-    assert calls.items.count("bad") == expected
-    assert calls.items.count("good") > 100
+    assert are_tried(1)(calls.items)
+    assert all(calls.items.count(("good", id)) > 100 for id in LIMITS)
     await operator.restart()
-    await calls.wait(lambda items: items.count("bad") == expected * 2)
+    await calls.wait(are_tried(2))
     await kex.delete_and_wait("bad")
 
 
@@ -117,26 +119,23 @@ async def test_a_success_begins_a_new_cycle_of_retries(operator: Operator, kex: 
     assert calls.items[:99] == [0, 1, 2] * 33
 
 
-@pytest.mark.parametrize("value", [{"a": [1]}, "text", 0, False], ids=repr)
-@pytest.mark.parametrize(("decorator", "options"), [(kopf.timer, {"interval": 10}), (kopf.daemon, {})])
-async def test_results_go_to_the_status(
-    operator: Operator,
-    kex: Objects,
-    sub: Objects,
-    decorator: Decorator,
-    options: dict[str, Any],
-    value: Any,
-) -> None:
-    @decorator("kopf.dev", kopf.EVERYTHING, id="fn", **options)
-    async def fn(**_: Any) -> Any:
-        await asyncio.sleep(100)
-        return value
+async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: Objects) -> None:
+    values = {"dict": {"a": [1]}, "text": "text", "zero": 0, "false": False}
+    for id, value in values.items():
 
+        async def fn(param: Any, **_: Any) -> Any:
+            await asyncio.sleep(100)
+            return param
+
+        kopf.timer("kopf.dev", kopf.EVERYTHING, id=f"timer-{id}", param=value, interval=10)(fn)
+        kopf.daemon("kopf.dev", kopf.EVERYTHING, id=f"daemon-{id}", param=value)(fn)
     await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    expected = {f"{kind}-{id}": value for kind in ("timer", "daemon") for id, value in values.items()}
     for objects in (kex, sub):
         await objects.create()
-        obj = await objects.wait(lambda obj: "status" in obj)
-        assert obj["status"] == {"fn": value}
+        obj = await objects.wait(lambda obj: len(obj.get("status", {})) == len(expected))
+        assert obj["status"] == expected
+        assert obj["status"]["timer-false"] is False
         await objects.delete_and_wait()
 
 
