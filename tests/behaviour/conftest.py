@@ -26,6 +26,7 @@ import pytest
 import yaml
 
 import kopf
+from kopf._virtual_time.process_patches import asking_virtually
 from kopf_cluster import LocalCluster
 from tests.behaviour.connecting import connect_in_memory
 from tests.behaviour.objects import API, Objects, connect, watch
@@ -151,9 +152,10 @@ async def operator(
 ) -> AsyncIterator[Operator]:
     """Runs the operator; stops it in the end, and checks that nothing was wrong inside of it."""
     operator = Operator(cluster, registry)
-    yield operator
-    if operator.is_running:
-        await operator.stop()
+    with asking_virtually():
+        yield operator
+        if operator.is_running:
+            await operator.stop()
     logs.check()
 
 

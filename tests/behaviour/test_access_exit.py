@@ -68,6 +68,7 @@ async def test_hanging_logins_do_not_hold_the_exit(
     await launching
 
 
+@pytest.mark.fastforward
 async def test_credentials_are_renewed_until_the_very_end(
     operator: Operator,
     kex: Objects,

@@ -104,35 +104,33 @@ async def test_failures(operator: Operator, sub: Objects, api: API) -> None:
     assert get_conditions(obj)["Ready"]["reason"] == "ForeignObjectError"
 
 
-@pytest.mark.parametrize(
-    ("options", "types"),
-    [
-        ({"retries": 2, "backoff": 1}, {"Stalled"}),
-        ({"retries": 2, "backoff": 10_000}, {"Reconciling"}),
-        ({"errors": kopf.ErrorsMode.PERMANENT}, {"Stalled"}),
-        ({"errors": kopf.ErrorsMode.IGNORED}, {"Stalled"}),
-        ({"timeout": 100, "backoff": 200}, {"Stalled"}),
-        ({}, {"Reconciling"}),
-    ],
-)
+FAILURES: dict[str, tuple[dict[str, Any], str]] = {
+    "retries": ({"retries": 2, "backoff": 1}, "Stalled"),
+    "long-retries": ({"retries": 2, "backoff": 10_000}, "Reconciling"),
+    "permanent": ({"errors": kopf.ErrorsMode.PERMANENT}, "Stalled"),
+    "ignored": ({"errors": kopf.ErrorsMode.IGNORED}, "Stalled"),
+    "timeout": ({"timeout": 100, "backoff": 200}, "Stalled"),
+    "default": ({}, "Reconciling"),
+}
+
+
 @pytest.mark.parametrize("is_used", [True, False])
-async def test_failures_for_good(
-    operator: Operator,
-    sub: Objects,
-    options: dict[str, Any],
-    types: set[str],
-    is_used: bool,
-) -> None:
+async def test_failures_for_good(operator: Operator, sub: Objects, is_used: bool) -> None:
     """Nobody tries it again, whatever the error is; it can be in the function, or be in that of the used objects."""
 
     def fail(**_: Any) -> Any:
         raise RuntimeError("boom")
 
     uses = kopf.ref("configmaps", fail) if is_used else None
-    kopf.reconcile("kopfstatusexamples", uses=uses, conditions=True, **options)((lambda **_: None) if is_used else fail)
+    for name, (rest, _type) in FAILURES.items():
+        options = rest | {"id": name, "when": lambda name, one=name, **_: name == one}
+        kopf.reconcile("kopfstatusexamples", uses=uses, conditions=True, **options)(
+            (lambda **_: None) if is_used else fail
+        )
     await operator.start(watching=("kopfstatusexamples",))
-    await sub.create()
-    await sub.wait(has(Ready="False", **dict.fromkeys(types, "True")))
+    await sub.create_all(FAILURES)
+    for name, (_options, type) in FAILURES.items():
+        await sub.wait(has(Ready="False", **{type: "True"}), name)
 
 
 async def test_what_users_say_has_precedence(operator: Operator, sub: Objects, calls: Calls) -> None:

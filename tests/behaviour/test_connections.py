@@ -75,6 +75,7 @@ async def test_there_are_as_many_as_objects_may_be_processed(
     assert await count_connections(operator, kex) > LANE_WIDTH + 10
 
 
+@pytest.mark.fastforward("exit")
 async def test_other_resources_do_not_wait(
     operator: Operator,
     kex: Objects,

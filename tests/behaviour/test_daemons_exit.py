@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._virtual_time.virtual_time import VirtualTimeLoop
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing, now
 
@@ -164,6 +165,7 @@ async def test_orphaned_daemons_are_cancelled_too(operator: Operator, kex: Objec
     assert calls == ["started", "refused", "cancelled again"]
 
 
+@pytest.mark.fastforward
 @pytest.mark.lagging(False)
 async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
     operator: Operator,
@@ -171,6 +173,9 @@ async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
     calls: Calls,
 ) -> None:
     """A thread cannot be stopped, so it is left alone."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.on_stuck = lambda _: None  # the clock goes on beside it
 
     @kopf.daemon("kopfexamples", id="fn")
     def fn(**_: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -107,34 +108,32 @@ async def test_the_mixed_example_of_errors(operator: Operator, kex: Objects, cal
     assert [runtime for _, runtime in calls] == pytest.approx([0, 100, 200, 300, 310, 320], abs=2)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "expected"),
-    [
-        ({}, kopf.PermanentError("boo"), 1),
-        ({}, kopf.HandlerTimeoutError("boo"), 1),
-        ({"retries": 3}, Exception("boo"), 3),
-        ({"timeout": 250, "backoff": 100}, Exception("boo"), 3),
-        ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("boo"), 1),
-        ({"errors": kopf.ErrorsMode.IGNORED}, Exception("boo"), 1),
-    ],
-)
+LIMITS: dict[str, tuple[dict[str, Any], Exception, int]] = {
+    "permanent": ({}, kopf.PermanentError("boo"), 1),
+    "time-is-over": ({}, kopf.HandlerTimeoutError("boo"), 1),
+    "retries": ({"retries": 3}, Exception("boo"), 3),
+    "timeout": ({"timeout": 250, "backoff": 100}, Exception("boo"), 3),
+    "mode": ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("boo"), 1),
+    "ignored": ({"errors": kopf.ErrorsMode.IGNORED}, Exception("boo"), 1),
+}
+
+
 async def test_permanent_errors_and_limits_end_the_daemon_until_the_operator_restarts(
     operator: Operator,
     kex: Objects,
     calls: Calls,
     logs: Logs,
-    options: dict[str, Any],
-    error: Exception,
-    expected: int,
 ) -> None:
-    kopf.daemon("kopfexamples", **options, id="fn")(calls.noting("called", error=error))
+    for id, (options, error, _count) in LIMITS.items():
+        kopf.daemon("kopfexamples", **options, id=id, param=id)(calls.noting(lambda param, **_: param, error=error))
     await operator.start_and_create(kex)
-    await logs.wait(".*'fn' failed .*boo", times=expected)
+    for id, (_options, _error, count) in LIMITS.items():
+        await logs.wait(f".*'{id}' failed .*boo", times=count)
     await kex.merge({"spec": {"field": "new"}})
     await asyncio.sleep(10000)
-    assert len(calls) == expected
+    assert Counter(calls.items) == {id: count for id, (*_, count) in LIMITS.items()}
     await operator.restart()
-    await calls.wait_length(expected + 1)
+    await calls.wait(lambda items: all(items.count(id) > count for id, (*_, count) in LIMITS.items()))
     await kex.delete_and_wait()
 
 

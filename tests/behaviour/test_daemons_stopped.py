@@ -124,41 +124,36 @@ async def test_several_reasons_are_combined(operator: Operator, kex: Objects, ca
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(
-    ("stages", "flags"),
-    [
+async def test_only_the_stages_that_exist_are_added_to_the_reason(
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+) -> None:
+    """With no stages, ``stopped.reason == RESOURCE_DELETED`` holds all the time."""
+    stages: list[tuple[dict[str, Any], R]] = [
         ({}, R(0)),
         ({"cancellation_polling": 0.2}, R(0)),
         ({"cancellation_backoff": 1}, R.DAEMON_SIGNALLED),
         ({"cancellation_timeout": 1000}, R.DAEMON_CANCELLED),
         ({"cancellation_backoff": 1, "cancellation_timeout": 1000}, R.DAEMON_SIGNALLED | R.DAEMON_CANCELLED),
-    ],
-    ids=str,
-)
-async def test_only_the_stages_that_exist_are_added_to_the_reason(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    stages: dict[str, Any],
-    flags: R,
-) -> None:
-    """With no stages, ``stopped.reason == RESOURCE_DELETED`` holds all the time."""
+    ]
+    for number, (options, _flags) in enumerate(stages):
 
-    @kopf.daemon("kopfexamples", **stages)
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-        try:
-            await asyncio.sleep(10)
-        except asyncio.CancelledError:
-            calls.append(stopped.reason)
-        else:
-            calls.append(stopped.reason)
+        @kopf.daemon("kopfexamples", id=f"fn{number}", param=number, **options)
+        async def fn(param: int, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+            calls.append("started")
+            await stopped.wait()
+            try:
+                await asyncio.sleep(10)
+            finally:
+                calls.append((param, stopped.reason))
 
     await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await calls.wait_length(len(stages))
     await kex.delete_and_wait()
-    assert calls == ["started", R.RESOURCE_DELETED | flags]
+    assert sorted(calls.items[len(stages) :]) == [
+        (number, R.RESOURCE_DELETED | flags) for number, (_, flags) in enumerate(stages)
+    ]
 
 
 def test_the_values_of_reasons() -> None:

@@ -235,6 +235,7 @@ async def test_objects_deleted_by_force_take_their_daemons_with_them(
     assert calls.items[2] == "started"
 
 
+@pytest.mark.fastforward
 async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
     operator: Operator,
     kex: Objects,

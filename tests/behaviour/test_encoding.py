@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import json
 import pickle
 from collections.abc import Callable
@@ -22,22 +23,16 @@ from tests.handlers.builders import make_watching_cause, make_watching_handler
 
 pytestmark = pytest.mark.fastforward
 
-ENCODERS = [
-    pytest.param(lambda value: json.loads(json.dumps(value)), id="json"),
-    pytest.param(lambda value: orjson.loads(orjson.dumps(value)), id="orjson"),
-    pytest.param(lambda value: msgspec.json.decode(msgspec.json.encode(value)), id="msgspec"),
-    pytest.param(lambda value: yaml.safe_load(yaml.safe_dump(value)), id="yaml"),
-    pytest.param(lambda value: pickle.loads(pickle.dumps(value)), id="pickle"),
-    pytest.param(copy.deepcopy, id="deepcopy"),
-]
-COPIERS = [
-    pytest.param(lambda value: pickle.loads(pickle.dumps(value)), id="pickle"),
-    pytest.param(copy.deepcopy, id="deepcopy"),
-    pytest.param(copy.copy, id="copy"),
-]
-
 Encoder = Callable[[Any], Any]
-
+ENCODERS: list[Encoder] = [
+    lambda value: json.loads(json.dumps(value)),
+    lambda value: orjson.loads(orjson.dumps(value)),
+    lambda value: msgspec.json.decode(msgspec.json.encode(value)),
+    lambda value: yaml.safe_load(yaml.safe_dump(value)),
+    lambda value: pickle.loads(pickle.dumps(value)),
+    copy.deepcopy,
+]
+COPIERS: list[Encoder] = [lambda value: pickle.loads(pickle.dumps(value)), copy.deepcopy, copy.copy]
 
 def visible(obj: dict[str, Any]) -> dict[str, Any]:
     """Give the object as handlers see it: who owns which field, is not shown to them."""
@@ -45,61 +40,51 @@ def visible(obj: dict[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-@pytest.mark.parametrize("encode", ENCODERS)
-async def test_events(operator: Operator, kex: Objects, calls: Calls, encode: Encoder) -> None:
+async def test_events(operator: Operator, kex: Objects, calls: Calls) -> None:
     def when(event: kopf.RawEvent, **_: Any) -> bool:
-        calls.append(encode(event))
+        calls.append([encode(event) for encode in ENCODERS])
         return False
 
     @kopf.on.event("kopfexamples")
     async def named_fn(event: kopf.RawEvent, **_: Any) -> None:
-        calls.append(encode(event))
+        calls.append([encode(event) for encode in ENCODERS])
 
     @kopf.on.event("kopfexamples")
     def unnamed_fn(**kwargs: Any) -> None:
-        calls.append(encode(kwargs["event"]))
+        calls.append([encode(kwargs["event"]) for encode in ENCODERS])
 
     kopf.on.event("kopfexamples", when=kopf.not_(kopf.not_(when)))(lambda **_: None)
     await operator.start()
     obj = visible(await kex.create())
     await calls.wait_length(3)
-    assert calls == [{"type": "ADDED", "object": obj}] * 3
+    assert calls == [[{"type": "ADDED", "object": obj}] * len(ENCODERS)] * 3
 
 
-@pytest.mark.parametrize("encode", ENCODERS)
-async def test_bodies_and_their_stanzas_as_dicts(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    encode: Encoder,
-) -> None:
+async def test_bodies_and_their_stanzas_as_dicts(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.on.create("kopfexamples")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
-        stanzas = (body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations)
-        calls.append([encode(dict(body)), *(encode(dict(stanza)) for stanza in stanzas)])
+        for encode in ENCODERS:
+            stanzas = (body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations)
+            calls.append([encode(dict(body)), *(encode(dict(stanza)) for stanza in stanzas)])
 
     await operator.start()
     obj = visible(await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]}))
-    await calls.wait_length(1)
-    assert calls[0] == [obj, {"field": "value"}, obj["metadata"], {"s": ["t"]}, {"l": "v"}, {"a": "w"}]
+    await calls.wait_length(len(ENCODERS))
+    expected = [obj, {"field": "value"}, obj["metadata"], {"s": ["t"]}, {"l": "v"}, {"a": "w"}]
+    assert calls == [expected] * len(ENCODERS)
 
 
-@pytest.mark.parametrize("make_copy", COPIERS)
-async def test_bodies_and_their_stanzas_as_they_are(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    make_copy: Encoder,
-) -> None:
+async def test_bodies_and_their_stanzas_as_they_are(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.daemon("kopfexamples")
     async def daemon_fn(body: kopf.Body, **_: Any) -> None:
-        for value in (body, body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations):
+        stanzas = (body, body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations)
+        for value, make_copy in itertools.product(stanzas, COPIERS):
             copied = make_copy(value)
             calls.append((type(copied) is type(value), copied == value, dict(copied) == dict(value), bool(copied)))
 
     await operator.start_and_create(kex, labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]})
-    await calls.wait_length(6)
-    assert [*calls] == [(True, True, True, True)] * 6
+    await calls.wait_length(18)
+    assert [*calls] == [(True, True, True, True)] * 18
 
 
 # --- the price: nothing is decoded for those who do not look ---

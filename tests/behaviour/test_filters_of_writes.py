@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -72,6 +72,9 @@ COUNTER_FILTERS: dict[str, Callable[[tuple[str, ...]], dict[str, Any]]] = {
 }
 """They match until it is written."""
 
+ALL_FILTERS = FILTERS | COUNTER_FILTERS
+
+
 READERS = ("timer", "daemon", "delete", "event", "index", "field")
 BLOCKING = ("timer", "daemon", "delete")
 """They have the finalizer on their objects as long as they are for them. The others get every change anyway."""
@@ -83,7 +86,7 @@ PLACES = [("kex", "annotations"), ("sub", "annotations"), ("kex", "status"), ("s
 ALL = bool(os.environ.get("KOPF_TEST_FILTERS"))
 
 
-def spread(*axes: Any) -> list[Any]:
+def spread(*axes: Any) -> Iterator[tuple[tuple[str, str], tuple[str, str, str]]]:
     """
     Combine the values of the axes, and give each combination one of the places in turn.
 
@@ -95,10 +98,7 @@ def spread(*axes: Any) -> list[Any]:
         if (ALL or sum(numbers) % len(BLOCKING) == 0 if values[0] in BLOCKING else values[1] == "field")
     ]
     places = itertools.cycle([*PLACES, *PLACES[1:], PLACES[0]])  # not in step with any of the axes
-    return [
-        pytest.param(*combination, *place, id="-".join((*combination, *place)))
-        for combination, place in zip(combinations, places, strict=False)
-    ]
+    return zip(places, combinations, strict=False)
 
 
 def store_in_status(settings: kopf.OperatorSettings) -> None:
@@ -106,13 +106,13 @@ def store_in_status(settings: kopf.OperatorSettings) -> None:
     settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage()
 
 
-def declare_writers(plural: str, write: Write) -> None:
+def declare_writers(plural: str, case: str, write: Write) -> None:
     """Declare the handlers that write, each for the object of its name; each writes once."""
 
     async def fn(patch: kopf.Patch, body: kopf.Body, **_: Any) -> Any:
         return None if get(body, write.path) == "yes" else write.make(patch)
 
-    @kopf.on.create(plural, id="result", labels={"writer": "sub"})
+    @kopf.on.create(plural, id="result", labels={"case": case, "writer": "sub"})
     async def parent(**_: Any) -> None:
         async def sub(patch: kopf.Patch, **kwargs: Any) -> None:
             result = await fn(patch=patch, **kwargs)
@@ -130,10 +130,10 @@ def declare_writers(plural: str, write: Write) -> None:
         ("daemon", kopf.daemon, {"optional": True}),
     ]
     for writer, decorator, options in declarations:
-        decorator(plural, id="result", labels={"writer": writer}, **options)(fn)
+        decorator(plural, id="result", labels={"case": case, "writer": writer}, **options)(fn)
 
 
-def declare_reader(reader: str, plural: str, calls: Calls, options: dict[str, Any]) -> None:
+def declare_reader(reader: str, plural: str, case: str, calls: Calls, options: dict[str, Any]) -> None:
     decorators: dict[str, Any] = {
         "timer": functools.partial(kopf.timer, interval=3600),
         "daemon": kopf.daemon,
@@ -143,100 +143,83 @@ def declare_reader(reader: str, plural: str, calls: Calls, options: dict[str, An
         "field": kopf.on.field,
     }
     make = calls.accompanying if reader == "daemon" else calls.noting
+    options = {**options, "labels": {"case": case, **options.get("labels", {})}}
     decorators[reader](plural, id="reader", **options)(make(lambda name, **_: name))
 
 
-async def let_write(
-    operator: Operator,
-    objects: Objects,
-    calls: Calls,
-    storage: str,
-    write: Write,
-    reader: str,
-    filters: Any,
-) -> None:
+async def let_write(operator: Operator, objects: Objects, calls: Calls, cases: dict[str, tuple[str, str, str]]) -> None:
     """Bring an object for each of the writers to where it writes; the handlers are declared meanwhile."""
-    if storage == "status":
-        operator.configure = store_in_status
     kopf.on.create(objects.plural, id="handle", labels={"writer": "resume"})(do_nothing)
     await operator.start(watching=(objects.plural,))
-    await objects.create("resume", labels={"writer": "resume"})
-    await objects.wait(is_handled, "resume")
+    for case in cases:
+        await objects.create(f"{case}-resume", labels={"case": case, "writer": "resume"})
+    for case in cases:
+        await objects.wait(is_handled, f"{case}-resume")
     await operator.stop()
-    declare_writers(objects.plural, write)
-    declare_reader(reader, objects.plural, calls, filters)
+    for case, (reader, filter, what) in cases.items():
+        write = WRITES[what]
+        declare_writers(objects.plural, case, write)
+        declare_reader(reader, objects.plural, case, calls, ALL_FILTERS[filter](write.path))
     await operator.start(watching=(objects.plural,))
-    for writer in WRITERS:
+    for case, writer in itertools.product(cases, WRITERS):
         if writer != "resume":
-            await objects.create(writer, labels={"writer": writer})
-    await objects.wait(is_handled, "update")
-    await objects.merge({"spec": {"edit": 1}}, "update")
+            await objects.create(f"{case}-{writer}", labels={"case": case, "writer": writer})
+    for case in cases:
+        await objects.wait(is_handled, f"{case}-update")
+        await objects.merge({"spec": {"edit": 1}}, f"{case}-update")
 
 
 def is_handled(obj: Obj) -> bool:
     return "last-handled-configuration" in repr(obj)
 
 
-@pytest.mark.parametrize(("reader", "filter", "what", "where", "storage"), spread(READERS, FILTERS, WRITES))
-async def test_filters_begin_to_match(
+@pytest.mark.parametrize(("where", "storage"), PLACES)
+async def test_filters_begin_and_cease_to_match(
     operator: Operator,
     kex: Objects,
     sub: Objects,
     calls: Calls,
-    reader: str,
-    filter: str,
-    what: str,
     where: str,
     storage: str,
 ) -> None:
-    objects, write = {"kex": kex, "sub": sub}[where], WRITES[what]
-    await let_write(operator, objects, calls, storage, write, reader, FILTERS[filter](write.path))
-    if reader != "delete":
-        await calls.wait(lambda items: set(items) == set(WRITERS))
-    for writer in WRITERS if reader in BLOCKING else ():
-        await objects.wait(lambda obj: get(obj, write.path) == "yes" and get_finalizers(obj) == [FINALIZER], writer)
+    objects = {"kex": kex, "sub": sub}[where]
+    cases = {
+        "-".join(case): case
+        for place, case in (*spread(READERS, FILTERS, WRITES), *spread(BLOCKING, COUNTER_FILTERS, WRITES))
+        if place == (where, storage)
+    }
+    if storage == "status":
+        operator.configure = store_in_status
+    await let_write(operator, objects, calls, cases)
+    for case, (reader, filter, what) in cases.items():
+        names = [f"{case}-{writer}" for writer in WRITERS]
+        if reader != "delete" and filter in FILTERS:
+            await calls.wait(lambda items: {*names} <= {*items})  # noqa: B023
+        finalizers = [FINALIZER] if filter in FILTERS else []
+        for name in names if reader in BLOCKING else ():
+            path = WRITES[what].path
+            await objects.wait(lambda obj: get(obj, path) == "yes" and get_finalizers(obj) == finalizers, name)  # noqa: B023
 
 
-@pytest.mark.parametrize(("reader", "filter", "what", "where", "storage"), spread(BLOCKING, COUNTER_FILTERS, WRITES))
-async def test_filters_cease_to_match(
-    operator: Operator,
-    kex: Objects,
-    sub: Objects,
-    calls: Calls,
-    reader: str,
-    filter: str,
-    what: str,
-    where: str,
-    storage: str,
-) -> None:
-    objects, write = {"kex": kex, "sub": sub}[where], WRITES[what]
-    await let_write(operator, objects, calls, storage, write, reader, COUNTER_FILTERS[filter](write.path))
-    for writer in WRITERS:
-        await objects.wait(lambda obj: get(obj, write.path) == "yes" and get_finalizers(obj) == [], writer)
-
-
-@pytest.mark.parametrize("what", WRITES)
-async def test_deletion_handlers_follow_each_other(
-    operator: Operator,
-    objects: Objects,
-    calls: Calls,
-    what: str,
-) -> None:
-    write = WRITES[what]
-    if what == "result":
-        pytest.skip("What has a result, is done; with all of them done, the object is released.")
+async def test_deletion_handlers_follow_each_other(operator: Operator, objects: Objects, calls: Calls) -> None:
+    """What has a result, is done; with all of them done, the object is released: so results are not among these."""
+    names = WRITES.keys() - {"result"}
 
     @kopf.on.delete(objects.plural, id="writer")
-    async def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
+    async def fn(name: str, patch: kopf.Patch, retry: int, **_: Any) -> None:
         if not retry:
-            write.make(patch)
-        if not calls:
+            WRITES[name].make(patch)
+        if name not in calls:
             raise kopf.TemporaryError("not yet", delay=0.1)
 
-    kopf.on.delete(objects.plural, id="reader", when=lambda body, **_: get(body, write.path) == "yes")(
-        calls.noting("reader")
+    kopf.on.delete(objects.plural, id="reader", when=lambda name, body, **_: get(body, WRITES[name].path) == "yes")(
+        calls.noting(lambda name, **_: name)
     )
-    await operator.start_and_create(objects)
-    await objects.wait(get_finalizers)
-    await objects.delete_and_wait()
-    assert calls == ["reader"]
+    await operator.start(watching=(objects.plural,))
+    await objects.create_all(names)
+    for name in names:
+        await objects.wait(get_finalizers, name)
+        await objects.delete(name)
+    for name in names:
+        await objects.wait_gone(name)
+    assert sorted(calls) == sorted(names)

@@ -187,6 +187,7 @@ async def test_deleted_objects_leave_and_empty_collections_are_removed(
     assert not peek.index
 
 
+@pytest.mark.fastforward
 async def test_objects_gone_while_the_stream_was_broken_leave_too(
     operator: Operator,
     kex: Objects,

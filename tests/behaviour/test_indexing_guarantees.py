@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 
 def make(plural: str = "kopfexamples", **options: Any) -> None:
@@ -23,30 +23,27 @@ def read(idx: kopf.Index[Any, Any]) -> list[str]:
     return sorted(idx.get("all", []))
 
 
-@pytest.mark.parametrize(
-    "decorator",
-    [kopf.on.event, kopf.on.create, kopf.on.resume, kopf.daemon, kopf.timer],
-    ids=lambda decorator: decorator.__name__,
-)
-@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
 async def test_they_are_full_before_any_handler_of_any_resource(
     operator: Operator,
     kex: Objects,
     sub: Objects,
     calls: Calls,
-    decorator: Decorator,
-    plural: str,
 ) -> None:
     make()
-
-    decorator(plural, id="fn")(calls.noting(lambda idx, **_: read(idx)))
+    expected = {("kopfstatusexamples", "fn0", "obj")} | {("kopfexamples", "fn0", f"obj{i}") for i in range(10)}
+    for number, decorator in enumerate((kopf.on.event, kopf.on.create, kopf.on.resume, kopf.daemon, kopf.timer)):
+        expected |= {(plural, f"fn{number}", name) for plural, _, name in expected}
+        for plural in ("kopfexamples", "kopfstatusexamples"):
+            decorator(plural, id=f"fn{number}", param=(plural, f"fn{number}"))(
+                calls.noting(lambda param, name, idx, **_: ((*param, name), read(idx)))
+            )
     operator.set("watching.chunk_size", 3)
     operator.cluster.faults.inject(action="delay", latency=0.05, verb="list", resource="kopfexamples", times=2)
     await kex.create_all(f"obj{i}" for i in range(10))
     await sub.create()
     await operator.start()
-    await calls.wait_length(10 if plural == "kopfexamples" else 1)
-    assert all(names == [f"obj{i}" for i in range(10)] for names in calls)
+    await calls.wait(lambda items: {call for call, _ in items} == expected)
+    assert all(names == [f"obj{i}" for i in range(10)] for _, names in calls)
 
 
 async def test_denied_resources_do_not_hold_the_others_forever(
@@ -147,29 +144,24 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
     assert {cls for _, cls in calls} == {"Index"}
 
 
-@pytest.mark.parametrize("name", ["body", "patch", "retry", "param", "stopped", "logger", "spec", "memo", "old"])
-async def test_they_override_the_kwargs_of_the_framework(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    name: str,
-) -> None:
-    make(id=name)
+async def test_they_override_the_kwargs_of_the_framework(operator: Operator, kex: Objects, calls: Calls) -> None:
+    names = {"body", "patch", "retry", "param", "stopped", "logger", "spec", "memo", "old"}
+
+    def note(kind: str) -> Any:
+        return calls.noting(lambda **kwargs: (kind, {name for name in names if isinstance(kwargs[name], kopf.Index)}))
+
+    for name in names:
+        make(id=name)
     for decorator in (kopf.on.event, kopf.on.update, kopf.daemon, kopf.timer, kopf.on.startup):
         args = () if decorator is kopf.on.startup else ("kopfexamples",)
-
-        decorator(*args, id=decorator.__name__)(
-            calls.noting(lambda kind=decorator.__name__, **kwargs: (kind, isinstance(kwargs[name], kopf.Index)))
-        )
-    kopf.on.update("kopfexamples", field="spec.field")(
-        calls.noting(lambda **kwargs: ("field", isinstance(kwargs[name], kopf.Index)))
-    )
+        decorator(*args, id=decorator.__name__)(note(decorator.__name__))
+    kopf.on.update("kopfexamples", field="spec.field", id="field")(note("field"))
     await kex.create()
     await operator.start()
     await kex.wait_handled()
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait(lambda items: len({kind for kind, _ in items}) == 6)
-    assert all(is_index for _, is_index in calls)
+    assert all(found == names for _, found in calls)
 
 
 async def test_filters_by_fields_do_not_affect_the_name(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -102,14 +102,19 @@ async def test_a_blocked_operator_tells_by_whom(
     kex: Objects,
     url: str,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    released, answers = threading.Event(), []
+    monkeypatch.setattr(inspector, "PULSE_TIMEOUT", 0.2)
+    monkeypatch.setattr(inspector, "_STEP", 0.1)
+    begun, released, answers = threading.Event(), threading.Event(), []
 
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(**_: Any) -> None:
+        begun.set()
         released.wait(PATIENCE)  # it blocks the event loop
 
     def ask_and_release() -> None:
+        begun.wait(PATIENCE)
         try:
             while "source" not in (answer := fetch(url)) or not answer["operator"]["blocked"]:
                 pass

@@ -49,6 +49,7 @@ async def test_listed_objects_are_looked_at_before_more_of_them_are_listed(
     assert max(behind) <= len(many) / 2  # the listing takes nearly no time
 
 
+@pytest.mark.fastforward("exit")
 async def test_listing_does_not_wait_for_handlers_that_wait(operator: Operator, many: list[str]) -> None:
     begun = asyncio.Event()
 

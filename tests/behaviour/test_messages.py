@@ -68,6 +68,7 @@ def _add_item(body: Any) -> None:
 _WHERE = re.escape(f"{__file__}:{_add_item.__code__.co_firstlineno}")
 
 
+@pytest.mark.fastforward
 async def test_failing_transformations(operator: Operator, kex: Objects, logs: Logs) -> None:
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.fns.append(_add_item)
@@ -89,6 +90,7 @@ async def test_failing_transformations(operator: Operator, kex: Objects, logs: L
         assert record.exc_info[0] is KeyError
 
 
+@pytest.mark.fastforward
 async def test_failing_transformations_of_parents_and_children(operator: Operator, kex: Objects, logs: Logs) -> None:
     fails = {"parent": True}
 

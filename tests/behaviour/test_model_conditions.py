@@ -201,38 +201,36 @@ async def test_it_fits_since_the_operator_has_changed(operator: Operator, sub: O
     await sub.wait(has_nothing)
 
 
-@pytest.mark.parametrize(
-    ("reason", "message"),
-    [
-        ("InvalidSpec", "The size makes no sense."),
-        ("Other", MESSAGE),
-        ("InvalidSpec", MESSAGE.replace("v1", "v2")),
-    ],
-)
-async def test_what_others_say_stays(operator: Operator, sub: Objects, reason: str, message: str) -> None:
+async def test_what_others_say_stays(operator: Operator, sub: Objects) -> None:
     @kopf.on.update(Model)
     async def fn(spec: Spec, **_: Any) -> None: ...
 
+    items = {
+        name: {"type": "Ready", "status": "False", "reason": reason, "message": message}
+        | {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for name, reason, message in (
+            ("message", "InvalidSpec", "The size makes no sense."),
+            ("reason", "Other", MESSAGE),
+            ("version", "InvalidSpec", MESSAGE.replace("v1", "v2")),
+        )
+    }
     await operator.start(watching=KINDS)
-    await sub.create_and_wait(spec={"size": 1})
-    item = {"type": "Ready", "status": "False", "reason": reason, "message": message}
-    item["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    await sub.merge({"status": {"conditions": [item]}}, subresource="status")
-    await sub.change_and_wait(size=2)
+    for name, item in items.items():
+        await sub.create_and_wait(name, spec={"size": 1})
+        await sub.merge({"status": {"conditions": [item]}}, name, subresource="status")
+        await sub.change_and_wait(name, size=2)
     await check_quiet(operator)
-    obj = await sub.get()
-    assert get_conditions(obj) == {"Ready": item}
+    for name, item in items.items():
+        assert get_conditions(await sub.get(name)) == {"Ready": item}
 
 
-@pytest.mark.parametrize(
-    ("model", "decorator"), [(Silent, kopf.on.create), (Model, kopf.on.event), (Model, kopf.index)]
-)
 async def test_nothing_is_said_where_it_cannot_be_or_is_only_looked_at(
-    operator: Operator, sub: Objects, logs: Logs, model: Any, decorator: Any
+    operator: Operator, sub: Objects, logs: Logs
 ) -> None:
     async def fn(spec: Spec, **_: Any) -> None: ...
 
-    decorator(model)(fn)
+    for model, decorator in ((Silent, kopf.on.create), (Model, kopf.on.event), (Model, kopf.index)):
+        decorator(model, id=decorator.__name__)(fn)
     await operator.start(watching=KINDS)
     await sub.create(spec={"size": "text"})
     await logs.wait(".*does not fit.*")

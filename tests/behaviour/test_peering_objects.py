@@ -81,6 +81,7 @@ async def test_other_objects_are_of_no_interest(
     assert (await other.get_records()).keys() == {"operator"}
 
 
+@pytest.mark.fastforward
 async def test_custom_objects_are_optional_if_they_are_set_in_a_startup_handler(
     operator: Operator,
     cluster: LocalCluster,
@@ -315,6 +316,7 @@ async def test_it_is_mandatory_in_every_namespace(
     await calls.wait_length(1)
 
 
+@pytest.mark.fastforward
 async def test_namespaces_that_come_and_go(
     operator: Operator,
     cluster: LocalCluster,

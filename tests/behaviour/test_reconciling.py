@@ -458,30 +458,23 @@ async def test_used_objects(operator: Operator, kex: Objects, calls: Calls, api:
     assert calls.items[7:] == ["two", "two", "one"]
 
 
-@pytest.mark.parametrize(
-    ("child", "error"),
-    [
-        ({"apiVersion": "v1", "kind": "Secret"}, ".*yields 'Secret' of 'v1', which is not among its owns=.*"),
-        ({**make_map("a"), "metadata": {"namespace": "other"}}, ".*cannot be owned by an object in the namespace.*"),
-        ({"apiVersion": "v1", "kind": "Namespace"}, ".*cannot be owned by an object in the namespace.*"),
-        ("text", ".*str is not supported as a Kubernetes object.*"),
-    ],
-)
-async def test_impossible_children(
-    operator: Operator,
-    kex: Objects,
-    logs: Logs,
-    api: API,
-    child: Any,
-    error: str,
-) -> None:
+IMPOSSIBLE: dict[str, tuple[Any, str]] = {
+    "unowned": ({"apiVersion": "v1", "kind": "Secret"}, ".*yields 'Secret' of 'v1', which is not among its owns=.*"),
+    "elsewhere": ({**make_map("a"), "metadata": {"namespace": "other"}}, ".*cannot be owned by an object in the na.*"),
+    "nowhere": ({"apiVersion": "v1", "kind": "Namespace"}, ".*cannot be owned by an object in the namespace.*"),
+    "text": ("text", ".*str is not supported as a Kubernetes object.*"),
+}
+
+
+async def test_impossible_children(operator: Operator, kex: Objects, logs: Logs, api: API) -> None:
     @kopf.reconcile("kopfexamples", owns=["configmaps", "namespaces"])
-    async def fn(**_: Any) -> AsyncIterator[Any]:
-        yield child
+    async def fn(name: str, **_: Any) -> AsyncIterator[Any]:
+        yield IMPOSSIBLE[name][0]
 
     await operator.start(watching=("kopfexamples", "configmaps", "namespaces"))
-    await kex.create()
-    await logs.wait(error)
+    await kex.create_all(IMPOSSIBLE)
+    for name, (_child, error) in IMPOSSIBLE.items():
+        await logs.wait(error, name=name)
     assert await list_maps(api) == {}
 
 

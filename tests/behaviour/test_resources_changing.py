@@ -22,6 +22,7 @@ def note(calls: Calls, *args: Any, **options: Any) -> None:
             calls.append((repr(resource), name))
 
 
+@pytest.mark.fastforward
 async def test_resources_that_appear_are_served(operator: Operator, api: API, calls: Calls, logs: Logs) -> None:
     """Also by categories, in groups that did not exist before; it is said when there is nothing to serve yet."""
     note(calls, "example.com", "lates")
@@ -93,6 +94,7 @@ async def _list_definitions(api: API) -> Any:
         yield crd["metadata"]["name"]
 
 
+@pytest.mark.fastforward
 async def test_names_that_become_ambiguous_are_not_served_until_it_is_resolved(
     operator: Operator,
     api: API,
@@ -113,6 +115,7 @@ async def test_names_that_become_ambiguous_are_not_served_until_it_is_resolved(
     assert calls == [("temps.v1.kopf.dev", "first"), ("temps.v1.example.com", "second")]
 
 
+@pytest.mark.fastforward
 async def test_new_names_of_served_resources_are_noticed(operator: Operator, api: API, calls: Calls) -> None:
     """The resource gets into a category for which there are more handlers."""
     define(operator.cluster, "temps")

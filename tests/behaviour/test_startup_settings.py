@@ -76,6 +76,7 @@ async def test_priority(operator: Operator, configure: Configure, kex: Objects, 
     assert {record["priority"] for record in records.values()} == {50, 100}
 
 
+@pytest.mark.fastforward
 async def test_mandatory_custom_peering(
     operator: Operator,
     configure: Configure,

@@ -33,25 +33,23 @@ async def test_waiting_for_them_counts_as_retries_of_the_parent_but_not_for_its_
     assert [call for call in calls if call[0] == "parent"] == [("parent", i) for i in range(6)]
 
 
-@pytest.mark.parametrize("decorated", [True, False])
-async def test_their_own_limits(operator: Operator, kex: Objects, logs: Logs, calls: Calls, decorated: bool) -> None:
+async def test_their_own_limits(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
     @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
-        def sub(retry: int, **_: Any) -> None:
-            calls.append(retry)
+        def sub(param: str, retry: int, **_: Any) -> None:
+            calls.append((param, retry))
             raise ValueError("boom")
 
-        if decorated:
-            kopf.subhandler(id="sub", retries=3, backoff=5)(sub)
-        else:
-            kopf.register(sub, id="sub", retries=3, backoff=5)
+        kopf.subhandler(id="decorated", param="decorated", retries=3, backoff=5)(sub)
+        kopf.register(sub, id="registered", param="registered", retries=3, backoff=5)
 
     await operator.start()
     started = now()
     await kex.create_and_wait()
-    assert calls == [0, 1, 2]
+    for id in ("decorated", "registered"):
+        assert [retry for whose, retry in calls if whose == id] == [0, 1, 2]
+        assert logs.find(f"Handler 'parent/{id}' failed with an exception and will stop now .*: boom")
     assert now() - started == pytest.approx(10, abs=2)
-    assert logs.find("Handler 'parent/sub' failed with an exception and will stop now .*: boom")
 
 
 async def test_a_failed_one_does_not_fail_its_parent(

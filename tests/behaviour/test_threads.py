@@ -150,6 +150,6 @@ async def test_many_hung_handlers_are_never_silent(
     await operator.start()
     await kex.create_all(f"obj{i}" for i in range(threads.ELASTIC_LIMIT + 5))
     record = await logs.wait("Handlers wait for threads, because all 100 are busy.*")
-    assert re.search(r"Waiting: 'hung_fn' \(\d, up to \d s\). Running: 'hung_fn' \(100, up", record.getMessage())
+    assert re.search(r"Waiting: 'hung_fn' \(\d, up to \d+ s\). Running: 'hung_fn' \(100, up", record.getMessage())
     release.set()
     await kex.wait_all_handled(f"obj{i}" for i in range(threads.ELASTIC_LIMIT + 5))

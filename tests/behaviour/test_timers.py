@@ -19,27 +19,27 @@ from tests.behaviour.running import Calls, Journal, Operator, get_pauses, now
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-@pytest.mark.parametrize(("options", "pause"), [({}, 13), ({"sharp": True}, 10)], ids=["regular", "sharp"])
 async def test_the_interval_is_between_the_calls_or_between_their_beginnings(
     operator: Operator,
     kex: Objects,
     calls: Calls,
-    options: dict[str, Any],
-    pause: float,
 ) -> None:
     """By default, the time of the function itself is not taken into account."""
+    for id, sharp in {"regular": None, "sharp": True}.items():
 
-    @kopf.timer("kopfexamples", interval=10, id="fn", **options)
-    async def fn(**_: Any) -> None:
-        calls.append(now())
-        await asyncio.sleep(3)
+        @kopf.timer("kopfexamples", interval=10, id=id, param=id, sharp=sharp)
+        async def fn(param: str, **_: Any) -> None:
+            calls.append((param, now()))
+            await asyncio.sleep(3)
 
     await operator.start()
     created = now()
     await kex.create()
-    await calls.wait_length(6)
-    assert calls[0] - created < 1
-    assert get_pauses(calls.items)[:5] == pytest.approx([pause] * 5, abs=0.5)
+    await calls.wait_length(14)
+    for id, pause in {"regular": 13, "sharp": 10}.items():
+        times = [time for whose, time in calls if whose == id]
+        assert times[0] - created < 1
+        assert get_pauses(times)[:5] == pytest.approx([pause] * 5, abs=0.5)
 
 
 async def test_sharp_timers_do_not_drift(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -129,27 +129,25 @@ async def test_several_timers_of_one_object_are_independent(operator: Operator, 
     allowed.set()
 
 
-@pytest.mark.parametrize(
-    "delay", [5, lambda **_: 5, lambda spec, **_: spec["delay"]], ids=["number", "callable", "callable-of-kwargs"]
-)
-async def test_the_initial_delay_postpones_only_the_first_call(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    delay: Any,
-) -> None:
-    kopf.timer("kopfexamples", interval=100, initial_delay=delay, id="fn")(calls.noting(lambda **_: now()))
+async def test_the_initial_delay_postpones_only_the_first_call(operator: Operator, kex: Objects, calls: Calls) -> None:
+    delays: list[Any] = [5, lambda **_: 5, lambda spec, **_: spec["delay"]]
+    for number, delay in enumerate(delays):
+        kopf.timer("kopfexamples", interval=100, initial_delay=delay, id=f"fn{number}", param=number)(
+            calls.noting(lambda param, **_: (param, now()))
+        )
     await operator.start()
     created = now()
     await kex.create(spec={"delay": 5})
-    await calls.wait_length(2)
+    await calls.wait_length(6)
     await kex.merge({"spec": {"field": "new"}})
-    await calls.wait_length(3)
-    assert get_pauses([created, *calls])[:3] == pytest.approx([5, 100, 100], abs=1)
+    await calls.wait_length(9)
+    for number, _ in enumerate(delays):
+        times = [time for whose, time in calls if whose == number]
+        assert get_pauses([created, *times])[:3] == pytest.approx([5, 100, 100], abs=1)
     restarted = now()
     await operator.restart()
-    await calls.wait_length(4)
-    assert calls[3] - restarted == pytest.approx(5, abs=1)
+    await calls.wait_length(12)
+    assert [time - restarted for _, time in calls.items[9:]] == pytest.approx([5, 5, 5], abs=1)
 
 
 async def test_without_an_interval_it_is_called_once(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -14,7 +14,7 @@ V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
 
 _SCRIPT = """\
-#!{python}
+#!{python} -IS
 import json, os, pathlib, sys, time
 folder = pathlib.Path({folder!r})
 behaviour = json.loads((folder / "behaviour").read_text())

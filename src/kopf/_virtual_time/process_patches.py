@@ -53,6 +53,7 @@ def virtual_process(loop: VirtualTimeLoop, clock: SimulatedClock, kubeconfig: st
         clock.installed(),
         offering_kubeconfig(kubeconfig),
         sleeping_virtually(loop),
+        asking_virtually(),
         running_as_jobs(loop),
         BlockingGuard(loop, report).watching(),
     ):
@@ -87,7 +88,6 @@ def sleeping_virtually(loop: VirtualTimeLoop) -> Iterator[None]:
     Those who have imported the function itself (``from time import sleep``) do not get there: see `BlockingGuard`.
     """
     real_sleep, loop_thread = time.sleep, threading.get_ident()
-    real_run = asyncio.run_coroutine_threadsafe
 
     def sleep(seconds: SupportsFloat | SupportsIndex, /) -> None:
         seconds = float(seconds)
@@ -103,12 +103,21 @@ def sleeping_virtually(loop: VirtualTimeLoop) -> Iterator[None]:
         real_sleep(seconds)
 
     time.sleep = sleep
+    try:
+        yield
+    finally:
+        time.sleep = real_sleep
+
+
+@contextlib.contextmanager
+def asking_virtually() -> Iterator[None]:
+    """Let threads wait in the virtual time for coroutines in the loop, with ``asyncio.run_coroutine_threadsafe()``."""
+    real_run = asyncio.run_coroutine_threadsafe
     asyncio.run_coroutine_threadsafe = functools.partial(_run_threadsafe, real_run)
     try:
         yield
     finally:
         asyncio.run_coroutine_threadsafe = real_run
-        time.sleep = real_sleep
 
 
 def _run_threadsafe(
