@@ -95,6 +95,7 @@ class Objects:
         self._group = group
         self._path = f"/apis/{group}/v1/namespaces/default/{plural}"
         self._history: list[tuple[str, Obj]] = []
+        self._histories: dict[str, list[tuple[str, Obj]]] = {}
         self._news = asyncio.Event()
 
     async def create(
@@ -155,7 +156,7 @@ class Objects:
 
     def get_events(self, name: str = "obj") -> list[tuple[str, Obj]]:
         """All events that were seen of the object, with their types; in the order of the stream."""
-        return [(type_, obj) for type_, obj in self._history if obj["metadata"]["name"] == name]
+        return [*self._histories.get(name, ())]
 
     @property
     def history(self) -> list[tuple[str, Obj]]:
@@ -261,6 +262,7 @@ class Objects:
 
     def _remember(self, type_: str, obj: Obj) -> None:
         self._history.append((type_, obj))
+        self._histories.setdefault(obj["metadata"]["name"], []).append((type_, obj))
         self._news.set()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing, now
 

@@ -34,6 +34,7 @@ ENCODERS: list[Encoder] = [
 ]
 COPIERS: list[Encoder] = [lambda value: pickle.loads(pickle.dumps(value)), copy.deepcopy, copy.copy]
 
+
 def visible(obj: dict[str, Any]) -> dict[str, Any]:
     """Give the object as handlers see it: who owns which field, is not shown to them."""
     metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}

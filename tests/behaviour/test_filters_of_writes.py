@@ -106,13 +106,14 @@ def store_in_status(settings: kopf.OperatorSettings) -> None:
     settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage()
 
 
-def declare_writers(plural: str, case: str, write: Write) -> None:
-    """Declare the handlers that write, each for the object of its name; each writes once."""
+def declare_writers(plural: str, what: str) -> None:
+    """Declare the handlers that write that, each for the objects with its label; each writes once."""
+    write = WRITES[what]
 
     async def fn(patch: kopf.Patch, body: kopf.Body, **_: Any) -> Any:
         return None if get(body, write.path) == "yes" else write.make(patch)
 
-    @kopf.on.create(plural, id="result", labels={"case": case, "writer": "sub"})
+    @kopf.on.create(plural, id="result", labels={"what": what, "writer": "sub"})
     async def parent(**_: Any) -> None:
         async def sub(patch: kopf.Patch, **kwargs: Any) -> None:
             result = await fn(patch=patch, **kwargs)
@@ -130,7 +131,7 @@ def declare_writers(plural: str, case: str, write: Write) -> None:
         ("daemon", kopf.daemon, {"optional": True}),
     ]
     for writer, decorator, options in declarations:
-        decorator(plural, id="result", labels={"case": case, "writer": writer}, **options)(fn)
+        decorator(plural, id="result", labels={"what": what, "writer": writer}, **options)(fn)
 
 
 def declare_reader(reader: str, plural: str, case: str, calls: Calls, options: dict[str, Any]) -> None:
@@ -151,19 +152,19 @@ async def let_write(operator: Operator, objects: Objects, calls: Calls, cases: d
     """Bring an object for each of the writers to where it writes; the handlers are declared meanwhile."""
     kopf.on.create(objects.plural, id="handle", labels={"writer": "resume"})(do_nothing)
     await operator.start(watching=(objects.plural,))
-    for case in cases:
-        await objects.create(f"{case}-resume", labels={"case": case, "writer": "resume"})
+    for case, (*_, what) in cases.items():
+        await objects.create(f"{case}-resume", labels={"case": case, "what": what, "writer": "resume"})
     for case in cases:
         await objects.wait(is_handled, f"{case}-resume")
     await operator.stop()
+    for what in WRITES:
+        declare_writers(objects.plural, what)
     for case, (reader, filter, what) in cases.items():
-        write = WRITES[what]
-        declare_writers(objects.plural, case, write)
-        declare_reader(reader, objects.plural, case, calls, ALL_FILTERS[filter](write.path))
+        declare_reader(reader, objects.plural, case, calls, ALL_FILTERS[filter](WRITES[what].path))
     await operator.start(watching=(objects.plural,))
-    for case, writer in itertools.product(cases, WRITERS):
+    for (case, (*_, what)), writer in itertools.product(cases.items(), WRITERS):
         if writer != "resume":
-            await objects.create(f"{case}-{writer}", labels={"case": case, "writer": writer})
+            await objects.create(f"{case}-{writer}", labels={"case": case, "what": what, "writer": writer})
     for case in cases:
         await objects.wait(is_handled, f"{case}-update")
         await objects.merge({"spec": {"edit": 1}}, f"{case}-update")

@@ -22,9 +22,9 @@ PLURAL = "kopfstatusexamples"
 
 CURES = {
     "spec['x'] = 1": "'Spec' object does not support item assignment. "
-    "To change the object, use `patch.spec[\"x\"] = 1`.",
+    'To change the object, use `patch.spec["x"] = 1`.',
     "del status['x']": "'Status' object does not support item deletion. "
-    "To change the object, use `patch.status[\"x\"] = None`.",
+    'To change the object, use `patch.status["x"] = None`.',
     "meta.labels['x'] = 'y'": "`patch.meta.labels[\"x\"] = 'y'`.",
     "labels['x'] = 'y'": "`patch.meta.labels[\"x\"] = 'y'`.",
     "annotations['x'] = 'y'": "`patch.meta.annotations[\"x\"] = 'y'`.",

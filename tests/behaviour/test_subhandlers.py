@@ -15,6 +15,7 @@ from tests.behaviour.running import Calls, Decorator, Operator, do_nothing
 
 pytestmark = pytest.mark.lagging
 
+
 def by_decorator(calls: Calls, items: dict[str, Any]) -> None:
     for item, value in items.items():
 
