@@ -11,18 +11,24 @@ import psutil
 import pytest
 
 import kopf
-from kopf._client.http.api import LANE_WIDTH
+from kopf._client.http import api
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Operator
 from tests.patience import PATIENCE, wait_until
 
 pytestmark = pytest.mark.usefixtures("by_network")
 
-COUNT = 150
+WIDTH, COUNT = 30, 60
+"""How many connections there can be for the patches of one resource, and how many objects want one at once."""
 
 Decorate = Callable[[str], Callable[..., Any]]
 on_creation: Decorate = kopf.on.create
 by_timer: Decorate = functools.partial(kopf.timer, interval=1000, optional=True)
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "LANE_WIDTH", WIDTH)
 
 
 @pytest.fixture
@@ -62,7 +68,7 @@ async def test_those_who_end_together_are_not_patched_at_once(
     decorate: Decorate,
 ) -> None:
     declare(decorate, barrier)
-    assert LANE_WIDTH / 2 <= await count_connections(operator, kex) <= LANE_WIDTH + 10
+    assert WIDTH / 2 <= await count_connections(operator, kex) <= WIDTH + 10
 
 
 async def test_there_are_as_many_as_objects_may_be_processed(
@@ -72,7 +78,7 @@ async def test_there_are_as_many_as_objects_may_be_processed(
 ) -> None:
     declare(by_timer, barrier)
     operator.set("queueing.worker_limit", COUNT)
-    assert await count_connections(operator, kex) > LANE_WIDTH + 10
+    assert await count_connections(operator, kex) > WIDTH + 10
 
 
 @pytest.mark.fastforward("exit")
@@ -88,5 +94,5 @@ async def test_other_resources_do_not_wait(
     await operator.start()
     before = psutil.Process().num_fds()
     await kex.create_all(f"obj-{number}" for number in range(COUNT))
-    await wait_until(lambda: (psutil.Process().num_fds() - before) // 2 >= LANE_WIDTH - 10)
+    await wait_until(lambda: (psutil.Process().num_fds() - before) // 2 >= WIDTH - 10)
     await sub.create_and_wait()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._controller import indexing_line
 from tests.behaviour.objects import Objects
 from tests.behaviour.peerings import PeeringObject
 from tests.behaviour.running import Calls, Logs, Operator
@@ -53,6 +54,12 @@ def declare(gates: Gates, calls: Calls) -> Callable[..., None]:
             calls.append(("event", name, type, spec["v"], list(idx.get(name, []))))
 
     return declare
+
+
+@pytest.fixture
+def overtaking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the others overtake slow objects soon."""
+    monkeypatch.setattr(indexing_line, "_PATIENCE", 0.05)
 
 
 def pick(calls: Calls, kind: str, name: str) -> list[Any]:
@@ -105,6 +112,7 @@ async def test_other_objects_go_on(
     calls: Calls,
     gates: Gates,
     declare: Callable[..., None],
+    overtaking: None,
 ) -> None:
     declare()
     kopf.on.event("kopfstatusexamples", id="other")(calls.noting("other"))
@@ -150,6 +158,7 @@ async def test_events_of_an_object_keep_their_order(
     calls: Calls,
     gates: Gates,
     declare: Callable[..., None],
+    overtaking: None,
 ) -> None:
     """However long the function takes for each."""
     declare()
