@@ -16,7 +16,6 @@ import yaml
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, Client, connect
-from tests.cluster.kubectl import Kubectl
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 BINDING = {
@@ -90,16 +89,6 @@ async def test_certificates_survive_restarts(tmp_path: pathlib.Path) -> None:
     async with LocalCluster(bare=True, data_dir=tmp_path / "data") as cluster:
         status, _ = await ask(cluster, kubeconfig, "GET", CONFIG_MAPS, tmp_path)
         assert status == 200
-
-
-def test_kubectl_uses_certificates(kubectl: str, tmp_path: pathlib.Path) -> None:
-    with LocalCluster(authorization="rbac") as cluster:
-        cluster.apply(BINDING)
-        k = Kubectl(kubectl, cluster, tmp_path)
-        (tmp_path / "jane.yaml").write_text(cluster.make_kubeconfig("jane", ["devs"]))
-        assert "jane" in k("--kubeconfig", "jane.yaml", "auth", "whoami")
-        assert k("--kubeconfig", "jane.yaml", "auth", "can-i", "list", "pods") == "yes"
-        assert "cannot create resource" in k.fail("--kubeconfig", "jane.yaml", "create", "configmap", "one")
 
 
 async def test_the_token_of_the_administrator_is_known_to_reviews(cluster: LocalCluster) -> None:

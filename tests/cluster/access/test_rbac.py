@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-import subprocess
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +9,6 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, Client, Reply, connect, make_config_map
-from tests.patience import PATIENCE
 
 RBAC = "rbac.authorization.k8s.io"
 ROLE = f"""
@@ -147,24 +143,3 @@ async def test_everything_is_allowed_by_default() -> None:
             {"spec": {"user": "somebody", "resourceAttributes": {"verb": "delete", "resource": "pods"}}},
         )
         assert reviewed["status"]["allowed"] is True
-
-
-def test_kubectl_asks_what_one_may_do(kubectl: str, tmp_path: pathlib.Path) -> None:
-    with LocalCluster(authorization="rbac") as cluster:
-        cluster.apply(ROLE)
-
-        def run(*args: str) -> tuple[int, str]:
-            env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
-            done = subprocess.run(
-                [kubectl, *args], env=env, text=True, capture_output=True, timeout=PATIENCE, check=False
-            )
-            return done.returncode, (done.stdout + done.stderr).strip()
-
-        assert run("auth", "can-i", "create", "configmaps", "--as", WORKER) == (0, "yes")
-        assert run("auth", "can-i", "delete", "pods", "--as", WORKER) == (1, "no")
-        assert "configmaps" in run("auth", "can-i", "--list", "--as", WORKER)[1]
-        assert WORKER in run("auth", "whoami", "--as", WORKER)[1]
-        code, token = run("create", "token", "worker", "--duration", "1h")
-        assert code == 0, token
-        assert run("get", "configmaps", "-o", "name", "--token", token)[0] == 0
-        assert f'User "{WORKER}" cannot list resource "secrets"' in run("get", "secrets", "--token", token)[1]

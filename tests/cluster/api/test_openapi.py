@@ -4,10 +4,8 @@ The OpenAPI documents, as they are, and as ``kubectl`` understands them.
 
 from __future__ import annotations
 
-import pathlib
 import re
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ import pytest
 from kopf_cluster import LocalCluster
 from kopf_cluster.api.openapi import encode_document
 from tests.cluster.conftest import Client, make_definition
-from tests.cluster.kubectl import Kubectl
 
 POD = "io.k8s.api.core.v1.Pod"
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -209,65 +206,3 @@ def test_the_wire_format() -> None:
     assert encode_document(document) == (
         b"\x0a\x032.0" + b"\x12\x06\x0a\x01T\x12\x01V" + b"\x42\x00" + b"\x4a" + bytes([len(definitions)]) + definitions
     )
-
-
-@pytest.fixture
-def k(kubectl: str, tmp_path: pathlib.Path) -> Iterator[Kubectl]:
-    with LocalCluster(bare=True) as cluster:
-        cluster.apply(make_definition(spec=SPEC))
-        yield Kubectl(kubectl, cluster, tmp_path)
-
-
-@pytest.mark.parametrize("options", [(), ("--output", "plaintext-openapiv2")])
-def test_fields_are_explained(k: Kubectl, options: tuple[str, ...]) -> None:
-    assert "List of containers belonging to the pod" in k("explain", "pod.spec.containers", *options)
-    assert "How much." in k("explain", "kex.spec.size", *options)
-    assert "ownerReferences" in k("explain", "kex.metadata", *options)
-
-
-def test_differences_are_shown_and_applied(k: Kubectl) -> None:
-    def make(*containers: str) -> str:
-        spec = {"containers": [dict(zip(("name", "image"), item.split("="), strict=True)) for item in containers]}
-        return k.write(
-            "template.yaml",
-            {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "p"}, "template": {"spec": spec}},
-        )
-
-    k("apply", "-f", make("a=x", "b=x"))
-    path = make("b=z", "a=x")
-    difference = k.run("diff", "-f", path).stdout
-    assert "image: z" in difference
-    assert not re.search(r"^[-+] +resourceVersion", difference, re.MULTILINE)
-    k("apply", "-f", path)
-    spec = k.json("get", "podtemplate", "p")["template"]["spec"]
-    assert [(item["name"], item["image"]) for item in spec["containers"]] == [("b", "z"), ("a", "x")]
-    assert k.run("diff", "-f", path).returncode == 0
-
-
-def test_unknown_fields_are_refused(k: Kubectl) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p", "alien": 1},
-        "spec": {"containers": [{"name": "a", "image": "x", "alien": 1}]},
-    }
-    assert k.fail("apply", "--validate=strict", "-f", k.write("pod.yaml", pod)).endswith(
-        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "metadata.alien", '
-        'unknown field "spec.containers[0].alien"'
-    )
-    done = k.run("apply", "--validate=warn", "-f", k.write("pod.yaml", pod))
-    assert done.returncode == 0
-    assert 'Warning: unknown field "spec.containers[0].alien"' in done.stderr
-
-
-def test_lists_of_anything_are_applied(k: Kubectl) -> None:
-    k("replace", "-f", k.write("crd.yaml", make_definition(schema={"openAPIV3Schema": FREE})))
-    kexes = [
-        {"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": name}, "spec": {"x": {"y": 1}}}
-        for name in ("a", "b")
-    ]
-    listed = k.write("list.yaml", {"apiVersion": "v1", "kind": "List", "items": kexes})
-    assert k("apply", "-f", listed) == "kex.example.com/a created\nkex.example.com/b created"
-    assert k("apply", "-f", listed, "--validate=strict") == "kex.example.com/a unchanged\nkex.example.com/b unchanged"
-    assert "serverside-applied" in k("apply", "-f", listed, "--server-side", "--force-conflicts")
-    assert "known\t<string>" in k("explain", "kex")

@@ -10,7 +10,6 @@ ROBOT = "--as=system:serviceaccount:default:robot"
 
 STEPS = [
     same("auth can-i create pods", "yes"),
-    same("auth can-i '*' '*'", "yes"),
     same("create sa robot", "serviceaccount/robot created"),
     fail(f"auth can-i list pods {ROBOT}", "no"),
     fail(
@@ -29,7 +28,6 @@ STEPS = [
     ),
     same(f"auth can-i list pods {ROBOT}", "yes"),
     fail(f"auth can-i list pods -n kube-system {ROBOT}", "no"),
-    fail(f"auth can-i delete pods {ROBOT}", "no"),
     fail(f"auth can-i get pods --subresource=log {ROBOT}", "no"),
     run(
         f"auth can-i --list {ROBOT}",
@@ -39,7 +37,6 @@ STEPS = [
     ),
     run(f"get pods {ROBOT}", "No resources found in default namespace."),
     fail(f"create cm x {ROBOT}", "configmaps is forbidden", 'cannot create resource "configmaps"'),
-    fail(f"delete pods --all {ROBOT} -n kube-system", "pods is forbidden"),
     same(
         "create clusterrole scaler --verb=patch,get --resource=deployments.apps --resource-name=web",
         "clusterrole.rbac.authorization.k8s.io/scaler created",
@@ -65,7 +62,6 @@ STEPS = [
     ),
     same("auth can-i list deployments --as=jane", "yes"),
     fail("auth can-i list secrets --as=jane", "no"),
-    run("describe clusterrole scaler", "deployments.apps", "[web]", "[patch get]"),
     run(
         "auth reconcile -f - ",
         "rolebinding.rbac.authorization.k8s.io/reading reconciled",
@@ -76,10 +72,6 @@ STEPS = [
                      apiGroup: rbac.authorization.k8s.io}]}""",
     ),
     same("auth can-i list pods --as=joe", "yes"),
-    same(
-        "set subject rolebinding reading --user=ann", "rolebinding.rbac.authorization.k8s.io/reading subjects updated"
-    ),
-    same("auth can-i watch configmaps --as=ann", "yes"),
     same("delete rolebinding reading", 'rolebinding.rbac.authorization.k8s.io "reading" deleted'),
     fail(f"auth can-i list pods {ROBOT}", "no"),
     fail("get pods --token=wrong", re.compile("Unauthorized|must be logged in")),

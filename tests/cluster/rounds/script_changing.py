@@ -6,6 +6,7 @@ from tests.cluster.rounds.scripts import eventually, fail, run, same
 
 CONFIG = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, labels: {a: b}}, data: {x: '%s'%s}}"
 SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: front}, spec: {selector: {app: web}, ports: [%s]}}"
+TEMPLATE = "{apiVersion: v1, kind: PodTemplate, metadata: {name: p}, template: {spec: {containers: [%s]}}}"
 
 STEPS = [
     # Apply, and compare with what is there.
@@ -15,13 +16,7 @@ STEPS = [
     fail("diff -f -", '-  x: "1"', '+  x: "2"', '-  z: "1"', absent=["resourceVersion"], stdin=CONFIG % (2, "")),
     same("apply -f - --dry-run=server", "configmap/settings configured (server dry run)", stdin=CONFIG % (2, "")),
     same("get cm settings -o jsonpath={.data}", '{"x":"1","z":"1"}'),
-    same("apply -f -", "configmap/settings configured", stdin=CONFIG % (2, "")),
-    same("get cm settings -o jsonpath={.data}", '{"x":"2"}'),
-    run("apply view-last-applied cm settings", 'x: "2"'),
-    run("apply edit-last-applied cm settings --help", "last-applied"),
-    same(
-        "apply set-last-applied -f - --create-annotation=true", "configmap/settings configured", stdin=CONFIG % (3, "")
-    ),
+    same("apply -f - -o jsonpath={.data}", '{"x":"2"}', stdin=CONFIG % (2, "")),
     same("apply -f - -o jsonpath={.data.x}", "3", stdin=CONFIG % (3, "")),
     same(
         "apply -f - --prune -l a=b --prune-allowlist=core/v1/ConfigMap",
@@ -31,10 +26,15 @@ STEPS = [
     fail("get cm settings", 'configmaps "settings" not found'),
     # Keyed lists of built-in kinds.
     same("apply -f -", "service/front created", stdin=SERVICE % "{name: a, port: 80}, {name: b, port: 81}"),
-    same("apply -f -", "service/front configured", stdin=SERVICE % "{name: b, port: 81}, {name: c, port: 82}"),
-    same("get svc front -o jsonpath={.spec.ports[*].name}", "b c"),
-    same('patch svc front -p \'{"spec":{"ports":[{"port":82,"name":"d"}]}}\'', "service/front patched"),
-    same("get svc front -o jsonpath='{.spec.ports[*].port}'", "81 82"),
+    same(
+        "apply -f - -o jsonpath={.spec.ports[*].name}",
+        "b c",
+        stdin=SERVICE % "{name: b, port: 81}, {name: c, port: 82}",
+    ),
+    same(
+        'patch svc front -p \'{"spec":{"ports":[{"port":82,"name":"d"}]}}\' -o jsonpath=\'{.spec.ports[*].port}\'',
+        "81 82",
+    ),
     same(
         'patch svc front -p \'{"spec":{"ports":[{"port":83,"name":"e"}]}}\' -o jsonpath={.spec.ports[*].port}',
         "83 81 82",
@@ -44,6 +44,19 @@ STEPS = [
         "e d",
     ),
     fail('patch svc front -p \'{"spec":{"ports":[{"name":"x"}]}}\'', "does not contain declared merge key: port"),
+    same("apply -f -", "podtemplate/p created", stdin=TEMPLATE % "{name: a, image: x}, {name: b, image: x}"),
+    fail(
+        "diff -f -",
+        "image: z",
+        absent=["+  resourceVersion", "-  resourceVersion"],
+        stdin=TEMPLATE % "{name: b, image: z}, {name: a, image: x}",
+    ),
+    same(
+        "apply -f - -o jsonpath='{range .template.spec.containers[*]}{.name}={.image} {end}'",
+        "b=z a=x",
+        stdin=TEMPLATE % "{name: b, image: z}, {name: a, image: x}",
+    ),
+    same("diff -f -", "", stdin=TEMPLATE % "{name: b, image: z}, {name: a, image: x}"),
     # The other types of patches.
     same('patch cm other --type=merge -p \'{"data":{"a":"1","b":"2"}}\'', "configmap/other patched"),
     same('patch cm other --type=merge -p \'{"data":{"a":null}}\' -o jsonpath={.data}', '{"b":"2"}'),
@@ -57,10 +70,6 @@ STEPS = [
         'patch cm other --type=json -p \'[{"op":"test","path":"/data/b","value":"9"}]\'',
         "the server rejected our request due to an error in our request",
     ),
-    fail(
-        'patch cm other --type=json -p \'[{"op":"remove","path":"/data/nosuch"}]\'',
-        "the server rejected our request due to an error in our request",
-    ),
     fail('patch cm other --type=merge -p \'{"data":{"b":2}}\'', "cannot unmarshal number"),
     fail('patch cm other --type=merge -p \'{"data":{"a b":"2"}}\'', 'The ConfigMap "other" is invalid', "data[a b]"),
     fail("patch cm nosuch --type=merge -p '{}'", 'configmaps "nosuch" not found'),
@@ -71,23 +80,19 @@ STEPS = [
     fail("label cm other color=blue", "'color' already has a value (red), and --overwrite is false"),
     same("label cm other color=blue --overwrite", "configmap/other labeled"),
     same("label cm other color=blue", "configmap/other not labeled"),
-    run("label cm other --list", "color=blue", "a=b"),
     same("label cm -l color=blue color-", "configmap/other unlabeled"),
     fail("label cm other 'bad key=x'", "name part must consist of alphanumeric characters"),
-    fail("label cm other ok=" + 64 * "x", "must be no more than 63"),
     same("annotate cm other note='some text'", "configmap/other annotated"),
     fail("annotate cm other more=text --resource-version=1", "the object has been modified"),
     same("annotate cm other note-", "configmap/other annotated"),
     # The editor, and the whole object.
     same("KUBE_EDITOR='sed -i s/c:.*/c:\\ edited/' edit cm other", "configmap/other edited"),
     same("get cm other -o jsonpath={.data.c}", "edited"),
-    run("KUBE_EDITOR=true edit cm other", "Edit cancelled, no changes made."),
     same(
-        "replace -f -",
-        "configmap/other replaced",
+        "replace -f - -o jsonpath='{.data}{.metadata.labels}'",
+        '{"r":"1"}',
         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other}, data: {r: '1'}}",
     ),
-    same("get cm other -o jsonpath='{.data}{.metadata.labels}'", '{"r":"1"}'),
     fail(
         "replace -f -",
         "the object has been modified; please apply your changes to the latest version",
@@ -120,7 +125,6 @@ STEPS = [
     same("set image deployment/web app=nginx:2", "deployment.apps/web image updated"),
     same("set env deployment/web MODE=fast LEVEL=1", "deployment.apps/web env updated"),
     same("set env deployment/web LEVEL-", "deployment.apps/web env updated"),
-    run("set env deployment/web --list", "MODE=fast", absent=["LEVEL"]),
     same(
         "set resources deployment web --limits=cpu=200m,memory=64Mi",
         "deployment.apps/web resource requirements updated",
@@ -131,15 +135,9 @@ STEPS = [
         "get deployment web -o jsonpath='{.spec.template.spec.containers[0]['\"'\"'image'\"'\"','\"'\"'env'\"'\"']}'",
         'nginx:2 [{"name":"MODE","value":"fast"}]',
     ),
-    same(
-        "get deployment web -o jsonpath={.spec.template.spec.containers[0].resources.limits}",
-        '{"cpu":"200m","memory":"64Mi"}',
-    ),
     eventually("get deployment web -o jsonpath='{.metadata.generation} {.status.observedGeneration}'", "6 6"),
     # Whole directories.
-    same("kustomize kustomize -o rendered.yaml", ""),
     same("apply -k kustomize", "configmap/dev-shared created\nservice/dev-front created"),
     same("get svc,cm -l origin=kustomize -o name", "service/dev-front\nconfigmap/dev-shared"),
-    same("diff -k kustomize", ""),
     same("delete -k kustomize", 'configmap "dev-shared" deleted\nservice "dev-front" deleted'),
 ]

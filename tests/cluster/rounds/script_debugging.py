@@ -17,22 +17,12 @@ STEPS = [
         'Targeting container "web"',
     ),
     run(f"get pod web -o jsonpath='{EPHEMERAL}'", re.compile(r"^debugger-\w+ busybox ;tools tools:1 web;$")),
-    same(
-        "get pod web -o jsonpath='{.spec.ephemeralContainers[1].command}{.spec.ephemeralContainers[1].args}'",
-        '["sleep","1"]',
-    ),
-    same(
-        "get pod web -o jsonpath='{.spec.ephemeralContainers[1].securityContext.capabilities.add}'",
-        '["NET_ADMIN","NET_RAW"]',
-    ),
     run("describe pod web", "Ephemeral Containers:", "tools:1"),
     fail(
         "debug web --image=other --container=tools --profile=general --attach=false",
         'existing ephemeral containers "tools" may not be changed',
     ),
     fail("debug absent --image=busybox --profile=general --attach=false", 'pods "absent" not found'),
-    fail("debug web --profile=general --attach=false", "must specify --image when not using --copy-to"),
-    fail("debug web --image=busybox --profile=nosuch --attach=false", "unknown profile: nosuch"),
     same(
         "patch pod web --subresource=ephemeralcontainers --type=strategic -p "
         '\'{"spec":{"ephemeralContainers":[{"name":"late","image":"late:1"}]}}\'',
@@ -49,7 +39,6 @@ STEPS = [
     same(
         "get pod copy -o jsonpath='{.spec.shareProcessNamespace} {.spec.containers[*].image}'", "true nginx:1 busybox"
     ),
-    same("get pod copy -o jsonpath={.metadata.labels}", ""),
     run("debug web --image=busybox --profile=restricted --copy-to=strict --container=extra --attach=false"),
     same(
         "get pod strict -o jsonpath='{.spec.containers[*].name} {.spec.containers[1].securityContext.runAsNonRoot}'",
@@ -57,8 +46,6 @@ STEPS = [
     ),
     run("debug web --profile=general --copy-to=other --set-image=*=nginx:2 --keep-labels --attach=false"),
     same("get pod other -o jsonpath='{.spec.containers[*].image} {.metadata.labels.app}'", "nginx:2 web"),
-    run("debug web --profile=general --copy-to=again --container=web --attach=false -- sh"),
-    same("get pod again -o jsonpath={.spec.containers[0].command}{.spec.containers[0].args}", '["sh"]'),
     fail("debug web --image=busybox --profile=general --copy-to=copy --attach=false", 'pods "copy" already exists'),
     run(
         "debug node/kopf-node --image=busybox --profile=general --attach=false",
@@ -72,22 +59,10 @@ STEPS = [
     ),
     same("get pods -o jsonpath='{.items[?(@.spec.hostPID)].spec.containers[*].securityContext.privileged}'", "true"),
     fail("debug node/absent --image=busybox --profile=general --attach=false", 'nodes "absent" not found'),
-    fail("debug deployment/absent --image=busybox --profile=general --attach=false", "absent"),
     same(
         "get pods --field-selector=spec.hostNetwork=false -o name",
-        "pod/again\npod/copy\npod/other\npod/strict\npod/web",
+        "pod/copy\npod/other\npod/strict\npod/web",
     ),
-    same("run once --image=busybox --restart=OnFailure --command -- date", "pod/once created"),
-    same("get pod once -o jsonpath={.spec.containers[0].command}", '["date"]'),
-    fail("run once --image=busybox", 'pods "once" already exists'),
-    fail("run Wrong --image=busybox", 'The Pod "Wrong" is invalid', "a lowercase RFC 1123 subdomain"),
     fail("run two --image=", "--image is required"),
-    fail("run two --image=busybox --restart=Sometimes", "invalid restart policy: Sometimes"),
     same("run two --image=busybox --expose --port=80", "service/two created\npod/two created"),
-    same(
-        'run three --image=busybox --overrides=\'{"spec":{"hostNetwork":true}}\' -o jsonpath={.spec.hostNetwork}',
-        "true",
-    ),
-    same("run four --image=busybox --dry-run=client -o jsonpath='{.metadata.labels.run}'", "four"),
-    same("run five --image=busybox --annotations=a=b -o jsonpath='{.metadata.annotations.a}'", "b"),
 ]

@@ -12,10 +12,8 @@ STEPS = [
     run("install shop chart --dry-run=client", "DESCRIPTION: Dry run complete", "kind: Deployment", 'color: "red"'),
     # The server knows its version; the definition that the chart brings is not there yet.
     run("install shop chart --dry-run=server", 'version: "v1.36', absent=["kind: Good\n"]),
-    same("list -q", ""),
     run(f"install shop chart {WAIT}", "STATUS: deployed", "REVISION: 1", "DESCRIPTION: Install complete"),
     run("list", re.compile(r"^shop\s+default\s+1\s.*deployed\s+shop-0\.1\.0\s+1\.0", re.MULTILINE)),
-    same("list -q", "shop"),
     run(
         "status shop",
         "STATUS: deployed",
@@ -23,10 +21,6 @@ STEPS = [
         re.compile(r"^shop-apple +\d+s$", re.MULTILINE),
     ),
     run("get manifest shop", 'data: {color: "red", version: "v1.36', "kind: Good"),
-    run("get hooks shop", "helm.sh/hook: test", "pre-install,pre-upgrade"),
-    same("get values shop --all -o json", '{"color":"red","image":"nginx:1","replicas":1}'),
-    run("get metadata shop", "CHART: shop", "VERSION: 0.1.0", "STATUS: deployed"),
-    fail("install shop chart", "cannot reuse a name that is still in use"),
     # Upgrades, good and bad, and the way back.
     run(f"upgrade shop chart --set color=blue {WAIT}", "REVISION: 2", "DESCRIPTION: Upgrade complete"),
     run(f"upgrade shop chart --set replicas=2 --reuse-values --no-hooks {WAIT}", "REVISION: 3"),
@@ -37,16 +31,14 @@ STEPS = [
         "UPGRADE FAILED",
         'Deployment.apps "shop-web" is invalid: spec.template.spec.containers[0].image: Required value',
     ),
-    run("history shop", re.compile(r"^3\s.*deployed\s", re.MULTILINE), re.compile(r"^4\s.*failed\s", re.MULTILINE)),
     run(f"rollback shop 1 {WAIT}", "Rollback was a success! Happy Helming!"),
     run(
         "history shop",
         re.compile(r"^3\s.*superseded\s", re.MULTILINE),
+        re.compile(r"^4\s.*failed\s", re.MULTILINE),
         re.compile(r"^5\s.*deployed\s.*Rollback to 1", re.MULTILINE),
     ),
     run("status shop", re.compile(r"^shop-web +1/1 +1 +1 ", re.MULTILINE)),
-    fail("rollback shop 99", "release has no 99 version"),
-    run("upgrade shop chart --set color=green --dry-run=server", 'color: "green"', "REVISION: 6"),
     run("test shop --timeout 40s", "TEST SUITE:     shop-test", "Phase:          Succeeded"),
     # Another namespace, its own history, and what is kept of a release.
     run(
@@ -60,10 +52,8 @@ STEPS = [
         re.compile(r"^shop\s+default\s+5\s", re.MULTILINE),
     ),
     same("uninstall other -n elsewhere --keep-history", 'release "other" uninstalled'),
-    run("history other -n elsewhere", re.compile(r"^1\s.*uninstalled\s", re.MULTILINE)),
     run(f"rollback other 1 -n elsewhere {WAIT}", "Rollback was a success!"),
     same(f"uninstall shop {WAIT}", 'release "shop" uninstalled'),
-    fail("uninstall shop", "release: not found"),
     fail("status shop", "release: not found"),
     same("list -q", ""),
 ]

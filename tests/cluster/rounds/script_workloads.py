@@ -21,14 +21,16 @@ STEPS = [
         re.compile("partitioned roll out complete|rolling update complete"),
     ),
     run("rollout status ds/agent --timeout=40s", 'daemon set "agent" successfully rolled out'),
-    same("wait deployment/web --for=condition=Available --timeout=40s", "deployment.apps/web condition met"),
-    run("get deployments", re.compile(r"^web +2/2 +2 +2 ", re.MULTILINE)),
-    run("get rs", re.compile(r"^web-\S+ +2 +2 +2 ", re.MULTILINE)),
-    run("get sts", re.compile(r"^db +2/2 ", re.MULTILINE)),
-    run("get ds", re.compile(r"^agent +1 +1 +1 +1 +1 +<none> ", re.MULTILINE)),
-    run("get pods", "db-0", "db-1", "agent-", "web-"),
-    run("get pvc", re.compile(r"^data-db-0 +Bound +\S+ +1Gi +RWO ", re.MULTILINE)),
-    run("get pv", re.compile(r"1Gi +RWO +Delete +Bound +default/data-db-\d")),
+    run(
+        "get deployments,rs,sts,ds,pods,pvc,pv",
+        re.compile(r"^deployment.apps/web +2/2 +2 +2 ", re.MULTILINE),
+        re.compile(r"^replicaset.apps/web-\S+ +2 +2 +2 ", re.MULTILINE),
+        re.compile(r"^statefulset.apps/db +2/2 ", re.MULTILINE),
+        re.compile(r"^daemonset.apps/agent +1 +1 +1 +1 +1 +<none> ", re.MULTILINE),
+        *("pod/db-0", "pod/db-1", "pod/agent-", "pod/web-"),
+        re.compile(r"^persistentvolumeclaim/data-db-0 +Bound +\S+ +1Gi +RWO ", re.MULTILINE),
+        re.compile(r"1Gi +RWO +Delete +Bound +default/data-db-\d"),
+    ),
     # Rollouts.
     same("set image deployment/web app=nginx:2", "deployment.apps/web image updated"),
     same("annotate deployment/web kubernetes.io/change-cause='the second'", "deployment.apps/web annotated"),
@@ -39,17 +41,13 @@ STEPS = [
         re.compile(r"^1 +<none>$", re.MULTILINE),
         re.compile(r"^2 +the second$", re.MULTILINE),
     ),
-    run("rollout history deployment/web --revision=1", "nginx:1"),
     same("rollout undo deployment/web", "deployment.apps/web rolled back"),
     same(IMAGE, "nginx:1"),
     run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
     same("rollout undo deployment/web --to-revision=2", "deployment.apps/web rolled back"),
     same(IMAGE, "nginx:2"),
-    fail("rollout undo deployment/web --to-revision=99", "unable to find specified revision 99"),
     same("rollout pause deployment/web", "deployment.apps/web paused"),
-    fail("rollout pause deployment/web", "is already paused"),
     same("set image deployment/web app=nginx:4", "deployment.apps/web image updated"),
-    fail("rollout undo deployment/web", "you cannot rollback a paused deployment"),
     same("rollout resume deployment/web", "deployment.apps/web resumed"),
     same(
         "rollout restart deployment/web statefulset/db", "deployment.apps/web restarted\nstatefulset.apps/db restarted"
@@ -60,8 +58,6 @@ STEPS = [
     run("rollout history sts/db", re.compile(r"^2 +<none>$", re.MULTILINE)),
     # Scaling.
     same("scale deployment/web --replicas=4", "deployment.apps/web scaled"),
-    same("get deployment web -o jsonpath={.spec.replicas}", "4"),
-    fail("scale deployment/web --current-replicas=9 --replicas=1", "Expected replicas to be 9, was 4"),
     same("scale deployment/web --current-replicas=4 --replicas=1", "deployment.apps/web scaled"),
     same("wait deployment/web --for=jsonpath={.status.replicas}=1 --timeout=40s", "deployment.apps/web condition met"),
     same("scale sts db --replicas=1", "statefulset.apps/db scaled"),
@@ -71,23 +67,24 @@ STEPS = [
         "Scale 1 app=web",
     ),
     same(
-        'patch deployment web --subresource=scale --type=merge -p \'{"spec":{"replicas":3}}\'',
-        "scale.autoscaling/web patched",
+        'patch deployment web --subresource=scale --type=merge -p \'{"spec":{"replicas":3}}\' '
+        "-o jsonpath={.spec.replicas}",
+        "3",
     ),
-    same("get deployment web -o jsonpath={.spec.replicas}", "3"),
     same(
         "autoscale deployment web --min=1 --max=5 --cpu-percent=80",
         "horizontalpodautoscaler.autoscaling/web autoscaled",
     ),
     run("get hpa web", "Deployment/web", re.compile(r" 1 +5 ")),
-    fail("scale deployment/nosuch --replicas=1", 'deployments.apps "nosuch" not found'),
     fail("scale ds/agent --replicas=2", "the server could not find the requested resource"),
     # Describing.
-    run("describe deployment web", "3 desired", "NewReplicaSet:", "nginx:4"),
-    run("describe sts db", re.compile(r"^Pods Status: +1 Running / 0 Waiting", re.MULTILINE), "Volume Claims:"),
-    run("describe pvc data-db-0", re.compile(r"^Status: +Bound$", re.MULTILINE)),
+    run(
+        "describe deployment/web sts/db pvc/data-db-0",
+        *("3 desired", "NewReplicaSet:", "nginx:4", "Volume Claims:"),
+        re.compile(r"^Pods Status: +1 Running / 0 Waiting", re.MULTILINE),
+        re.compile(r"^Status: +Bound$", re.MULTILINE),
+    ),
     # Nodes.
-    same('get nodes -o jsonpath={.items[*].status.conditions[?(@.type==\\"Ready\\")].status}', "True"),
     run("describe nodes", "agent-", "Ready", "Unschedulable:      false"),
     run("cordon -l kubernetes.io/os=linux", "cordoned"),
     run("get nodes", "Ready,SchedulingDisabled"),
@@ -108,7 +105,5 @@ STEPS = [
     run("uncordon -l disk=ssd", "uncordoned"),
     eventually("get deployment web -o jsonpath={.status.readyReplicas}", "3"),
     # Waiting in vain.
-    fail("wait deployment/web --for=condition=Nosuch --timeout=100ms", "timed out waiting for the condition"),
-    fail("wait pod/nosuch --for=condition=Ready --timeout=1s", 'pods "nosuch" not found'),
     fail("rollout status deployment/nosuch", 'deployments.apps "nosuch" not found'),
 ]

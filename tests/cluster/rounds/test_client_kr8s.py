@@ -109,7 +109,7 @@ async def test_dependents(api: Any) -> None:
 
 async def test_errors(api: Any) -> None:
     with pytest.raises(kr8s.NotFoundError):
-        await Widget.get("nosuch", api=api)
+        await (await Widget(make_widget("nosuch"), api=api)).refresh()  # `get` would wait for two seconds
     await (await Widget(make_widget("one"), api=api)).create()
     with pytest.raises(kr8s.ServerError) as error:
         await (await Widget(make_widget("one"), api=api)).create()

@@ -24,7 +24,7 @@ def test_rounds(cluster: LocalCluster) -> None:
         pytest.skip(NODE_MISSING)
     env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "CLIENT_NODE": str(get_client_node())}
     done = subprocess.run(
-        [node, "--test-reporter=tap", "--test", SCRIPT],
+        [node, "--test-reporter=tap", SCRIPT],
         env=env,
         text=True,
         capture_output=True,

@@ -2,7 +2,7 @@
 The guarantees of watches under random writers and watchers that reconnect: nothing is lost, nothing is repeated,
 the changes of an object come in their order, the versions grow, and everybody ends up with the same state.
 
-The environment variable ``KOPF_TEST_EVENTS`` says how many changes are made, 8,000 by default. How often the watchers
+The environment variable ``KOPF_TEST_EVENTS`` says how many changes are made, 4,000 by default. How often the watchers
 reconnect and how far they go back, depends on it.
 """
 
@@ -88,7 +88,7 @@ async def test_nothing_is_lost_or_repeated_or_reordered() -> None:
             *(state for watcher in stateful for state in watcher.states),
         ],
     )
-    if EVENTS >= 8_000:  # it has tested what it is for; with less events, that is a matter of luck
+    if EVENTS >= 4_000:  # it has tested what it is for; with less events, that is a matter of luck
         assert min(watcher.connections for watcher in watchers) > EVENTS / 10_000
         assert min(forgetful.repeated, by_label.repeated) > EVENTS / 100
     if EVENTS >= 100_000:  # they come every second or so

@@ -241,7 +241,7 @@ class SleepyWatcher(ReconstructingWatcher):
             async with self._session.get(f"{PATH}/{LAST}") as response:
                 if response.status == 200:
                     return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.01)
             async with self._session.get(PATH, params={"limit": "1"}) as response:
                 last = int(_lists.decode(await response.read()).metadata.resourceVersion)
 

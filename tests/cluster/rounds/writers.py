@@ -7,18 +7,18 @@ but not between the objects of different writers.
 
 from __future__ import annotations
 
+import asyncio
 import collections
-import json
 import os
 import random
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from kopf.testing import LocalCluster
-from tests.cluster.rounds.pipelining import JSON_PATCH, MERGE, Pipeline, pipelined
 
-EVENTS = int(os.environ.get("KOPF_TEST_EVENTS", "8000"))  # at least some thousands, to be of any use
+EVENTS = int(os.environ.get("KOPF_TEST_EVENTS", "4000"))  # at least some thousands, to be of any use
 GROUP, PLURAL, KIND = "events.example.com", "counters", "Counter"
 API_VERSION = f"{GROUP}/v1"
 PATH = f"/apis/{API_VERSION}/namespaces/default/{PLURAL}"
@@ -26,7 +26,6 @@ LAST = "zz-last"  # the object that tells that nobody writes any more
 LANES = ("red", "green", "blue")
 WRITERS = 8
 OBJECTS = 25  # of each writer
-BATCH = 50  # requests that are sent at once
 
 DEFINITION: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -88,9 +87,6 @@ class Fact(NamedTuple):
     version: int | None
 
 
-_decoder = msgspec.json.Decoder(Counter)
-
-
 class Writer:
     """Creates, updates, and deletes its objects at random."""
 
@@ -105,57 +101,44 @@ class Writer:
 
     async def write(self, cluster: LocalCluster, count: int) -> None:
         """Make at least so many changes."""
-        async with pipelined(cluster) as pipeline:
-            while self.count < count:
-                steps = [self._choose(pipeline) for _ in range(BATCH)]
-                replies = await pipeline.send([request for request, _ in steps])
-                for (_, changes), reply in zip(steps, replies, strict=True):
-                    assert reply.status in (200, 201), reply
-                    for name, fact in changes:
-                        self._remember(name, fact, reply.body)
+        while self.count < count:
+            self._change(cluster)
+            await asyncio.sleep(0)  # let the watchers keep up
 
-    def _remember(self, name: str, fact: Fact, body: bytes) -> None:
-        if fact.type != "DELETED":
-            seen = _decoder.decode(body)
-            assert (seen.metadata.name, seen.spec.n) == (name, fact.n)
-            fact = fact._replace(version=int(seen.metadata.resourceVersion))
-        self.facts[name].append(fact)
-        self.count += 1
-
-    def _choose(self, pipeline: Pipeline) -> tuple[bytes, list[tuple[str, Fact]]]:
-        """Give the next request, and the changes that it makes."""
+    def _change(self, cluster: LocalCluster) -> None:
         dice, name = self._rnd.random(), self._rnd.choice(self._names)
         if dice < 0.0005:
-            gone = [(one, Fact("DELETED", spec.n, spec.lane, None)) for one, spec in self._state.items()]
-            self._state.clear()
-            return pipeline.encode("DELETE", f"{PATH}?labelSelector=owner={self._owner}"), gone
-        if name not in self._state:
-            return self._create(pipeline, name)
-        if dice < 0.1:
-            old = self._state.pop(name)
-            return pipeline.encode("DELETE", f"{PATH}/{name}"), [(name, Fact("DELETED", old.n, old.lane, None))]
-        return self._update(pipeline, name)
+            for one in [*self._state]:
+                self._delete(cluster, one)
+        elif name not in self._state:
+            spec = self._state[name] = Spec(self._next(), self._rnd.choice(LANES))
+            self._remember("ADDED", name, spec, cluster.create(make_counter(name, spec, owner=self._owner)))
+        elif dice < 0.1:
+            self._delete(cluster, name)
+        else:
+            self._update(cluster, name)
 
-    def _create(self, pipeline: Pipeline, name: str) -> tuple[bytes, list[tuple[str, Fact]]]:
-        spec = self._state[name] = Spec(self._next(), self._rnd.choice(LANES))
-        body = json.dumps(make_counter(name, spec, owner=self._owner)).encode()
-        return pipeline.encode("POST", PATH, body), [(name, Fact("ADDED", spec.n, spec.lane, None))]
+    def _delete(self, cluster: LocalCluster, name: str) -> None:
+        cluster.delete(PLURAL, name)
+        self._remember("DELETED", name, self._state.pop(name), None)
 
-    def _update(self, pipeline: Pipeline, name: str) -> tuple[bytes, list[tuple[str, Fact]]]:
+    def _update(self, cluster: LocalCluster, name: str) -> None:
         lane = self._state[name].lane if self._rnd.random() < 0.8 else self._rnd.choice(LANES)
         spec = self._state[name] = Spec(self._next(), lane)
-        if self._rnd.random() < 0.5:
-            patch: Any = {"metadata": {"labels": {"lane": lane}}, "spec": {"n": spec.n, "lane": lane}}
-            content_type = MERGE
-        else:
-            patch = [
-                {"op": "replace", "path": "/spec/n", "value": spec.n},
-                {"op": "replace", "path": "/spec/lane", "value": lane},
-                {"op": "replace", "path": "/metadata/labels/lane", "value": lane},
-            ]
-            content_type = JSON_PATCH
-        request = pipeline.encode("PATCH", f"{PATH}/{name}", json.dumps(patch).encode(), content_type)
-        return request, [(name, Fact("MODIFIED", spec.n, lane, None))]
+        merge_patch = {"metadata": {"labels": {"lane": lane}}, "spec": {"n": spec.n, "lane": lane}}
+        json_patch = [
+            {"op": "replace", "path": "/spec/n", "value": spec.n},
+            {"op": "replace", "path": "/spec/lane", "value": lane},
+            {"op": "replace", "path": "/metadata/labels/lane", "value": lane},
+        ]
+        patch: Any = merge_patch if self._rnd.random() < 0.5 else json_patch
+        self._remember("MODIFIED", name, spec, cluster.patch(PLURAL, name, patch))
+
+    def _remember(self, kind: str, name: str, spec: Spec, obj: Mapping[str, Any] | None) -> None:
+        assert obj is None or obj["spec"]["n"] == spec.n
+        version = None if obj is None else int(obj["metadata"]["resourceVersion"])
+        self.facts[name].append(Fact(kind, spec.n, spec.lane, version))
+        self.count += 1
 
     def _next(self) -> int:
         self._n += 1

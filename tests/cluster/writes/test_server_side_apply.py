@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pathlib
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,8 +11,6 @@ import yaml
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, CRDS, KEXES, Client, Reply, causes, connect, make_definition, make_kex
-from tests.cluster.kubectl import Kubectl
-from tests.patience import PATIENCE
 
 APPLY = "application/apply-patch+yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -27,12 +22,6 @@ async def unmanaged() -> AsyncIterator[Client]:
     async with LocalCluster(bare=True, managed_fields=False) as cluster, connect(cluster) as client:
         cluster.apply(make_definition())
         yield client
-
-
-@pytest.fixture
-def k(kubectl: str, tmp_path: pathlib.Path) -> Iterator[Kubectl]:
-    with LocalCluster(bare=True) as cluster:
-        yield Kubectl(kubectl, cluster, tmp_path)
 
 
 async def apply(client: Client, path: str, obj: Any, manager: str = "me", **params: str) -> Reply:
@@ -289,51 +278,7 @@ async def test_applying_may_be_allowed_for_existing_objects_only() -> None:
                 await client.create(CONFIG_MAPS, config_map())
 
 
-def test_kubectl_applies_on_the_server_side(kubectl: str, tmp_path: pathlib.Path) -> None:
-    manifest = tmp_path / "one.yaml"
-    with LocalCluster() as cluster:
-
-        def run(*args: str) -> tuple[int, str]:
-            env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
-            done = subprocess.run(
-                [kubectl, *args], env=env, text=True, capture_output=True, timeout=PATIENCE, check=False
-            )
-            return done.returncode, (done.stdout + done.stderr).strip()
-
-        manifest.write_text(yaml.safe_dump(config_map(a="1")))
-        assert run("apply", "--server-side", "-f", str(manifest)) == (0, "configmap/one serverside-applied")
-        manifest.write_text(yaml.safe_dump(config_map(a="2")))
-        code, text = run("apply", "--server-side", "--field-manager=other", "-f", str(manifest))
-        assert code == 1
-        assert 'conflict with "kubectl": .data.a' in text
-        assert run("apply", "--server-side", "--force-conflicts", "--field-manager=other", "-f", str(manifest))[0] == 0
-        assert run("get", "configmap", "one", "-o", "jsonpath={.data.a}") == (0, "2")
-
-
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-def test_kubectl_goes_over_to_the_server_side_and_back(k: Kubectl) -> None:
-    def write(**data: str) -> str:
-        metadata = {"name": "one", "labels": dict.fromkeys(data, "x")}
-        return k.write("one.yaml", {**config_map(**data), "metadata": metadata})
-
-    def check(manager: str, operation: str, **data: str) -> None:
-        obj = k.json("get", "configmap", "one", "--show-managed-fields")
-        assert (obj["data"], set(obj["metadata"]["labels"])) == (data, set(data))
-        last = json.loads(obj["metadata"]["annotations"][LAST_APPLIED])
-        assert (last["data"], set(last["metadata"]["labels"])) == (data, set(data))
-        fields = managers(obj)[manager, operation]
-        assert {name.removeprefix("f:") for name in fields["f:data"] if name != "."} == set(data)
-
-    k("apply", "-f", write(a="1", b="2"))
-    check("kubectl-client-side-apply", "Update", a="1", b="2")
-    k("apply", "--server-side", "-f", write(a="1", c="3"))
-    check("kubectl", "Apply", a="1", c="3")
-    k("apply", "-f", write(a="5", d="4"))
-    check("kubectl-client-side-apply", "Update", a="5", d="4")
-    k("apply", "--server-side", "-f", write(a="6", e="5"))  # the changes of the same kubectl are no conflict
-    check("kubectl", "Apply", a="6", e="5")
 
 
 async def test_only_unchanged_fields_of_the_last_configuration_can_be_taken(client: Client) -> None:
