@@ -129,22 +129,23 @@ def test_absent_files_are_refused(tmp_path: pathlib.Path) -> None:
 
 def test_the_size_is_bounded_and_the_latest_is_kept(tmp_path: pathlib.Path) -> None:
     """Every object is known in the end: by its latest change, or by its state at the checkpoint."""
+    limit = LIMIT // 4
     stream = make_entry("open", 1, 0.0, target=PATH, params={}, headers={})
     changes = [
-        make_entry("lines", 1, n, make_line(f"obj{n if n < 50 else n % 50}", n), path=PATH) for n in range(1, 8000)
+        make_entry("lines", 1, n, make_line(f"obj{n if n < 50 else n % 50}", n), path=PATH) for n in range(1, 2000)
     ]
     gone = make_entry("lines", 1, 5.5, make_line("obj5", 5, "DELETED"), path=PATH)
     path, sizes = tmp_path / "file", []
-    writer = Writer(path, LIMIT)
+    writer = Writer(path, limit)
     later_changes = [entry for entry in changes[60:] if entry.time % 50 != 5]
     for n, entry in enumerate([HEAD, stream, *changes[:60], gone, *later_changes]):
         writer.put(entry)
-        if n % 1000 == 0:
+        if n % 250 == 0:
             while writer.pending:
                 time.sleep(0.01)
             sizes.append(path.stat().st_size)
     writer.close()
-    assert max(sizes) <= 1.8 * LIMIT  # of random data, a member is as large as its text is
+    assert max(sizes) <= 1.8 * limit  # of random data, a member is as large as its text is
     entries, is_cut = read_entries(path)
     assert not is_cut
     assert [entry.kind for entry in entries[:2]] == ["head", "state"]
@@ -153,7 +154,7 @@ def test_the_size_is_bounded_and_the_latest_is_kept(tmp_path: pathlib.Path) -> N
     assert sorted(names) == sorted(f"obj{n}" for n in range(50) if n != 5)
     later = [entry.time for entry in entries if entry.kind == "lines"]
     assert later == [entry.time for entry in changes if entry.time > checkpoint.time and entry.time % 50 != 5]
-    assert later[-1] == 7999
+    assert later[-1] == 1999
     assert [entry.number for entry in entries if entry.kind == "open"] == [1]
     assert checkpoint.fields["versions"] == {PATH: str(int(checkpoint.time))}
 
@@ -251,14 +252,16 @@ def test_small_files_take_little_memory(
     part: bytes,
 ) -> None:
     """They are made by others, perhaps: a megabyte can become a gigabyte when it is decompressed."""
-    monkeypatch.setattr(format, "_LEAST_ROOM", format._LEAST_ROOM // 8)  # with the real one, it takes 8 times longer
-    monkeypatch.setattr(format, "_LONGEST_LINE", format._LONGEST_LINE // 8)
-    (tmp_path / "file").write_bytes(gzip.compress(encode_entry(HEAD) + part * (50 * 2**20 // len(part)), 1))
-    assert (tmp_path / "file").stat().st_size < 3 * 2**20 / 8
+    scale = 32  # with the real limits, it takes as many times longer
+    monkeypatch.setattr(format, "_LEAST_ROOM", format._LEAST_ROOM // scale)
+    monkeypatch.setattr(format, "_LONGEST_LINE", format._LONGEST_LINE // scale)
+    size = 400 * 2**20 // scale
+    (tmp_path / "file").write_bytes(gzip.compress(encode_entry(HEAD) + part * (size // len(part)), 1))
+    assert (tmp_path / "file").stat().st_size < 3 * 2**20 / scale
     tracemalloc.start()
     try:
         with pytest.raises(RecordingError, match="too"):
             read_entries(tmp_path / "file")
-        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+        assert tracemalloc.get_traced_memory()[1] < size
     finally:
         tracemalloc.stop()

@@ -88,13 +88,12 @@ async def test_clients(simulation: Simulation, use: Client) -> None:
     await check(simulation, use)
 
 
-@pytest.mark.parametrize("use", [use_kr8s, use_kr8s_asynchronously])
-def test_clients_that_last(use: Client) -> None:
+def test_clients_that_last() -> None:
     """The library keeps its connections, and a thread with an event loop, for the whole life of a process."""
     code = (
         "from kopf.testing import simulate; from tests.testing import test_clients as t; "
-        f"simulate(lambda simulation: t.check(simulation, t.{use.__name__}), "
-        "crds=t.CRD, operator=False, patience=t.PATIENCE)"
+        "[simulate(lambda simulation: t.check(simulation, use), crds=t.CRD, operator=False, patience=t.PATIENCE)"
+        " for use in (t.use_kr8s, t.use_kr8s_asynchronously)]"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)

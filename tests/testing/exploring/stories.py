@@ -1,4 +1,8 @@
-"""One story of users, for the operator of sites without bugs and with each of them."""
+"""
+One story of users, for the operator of sites without bugs and with each of them.
+
+The bugs are found by the first few runs, so no more of them are made.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,12 @@ async def right(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("create-then-record"), troubles=["crash"], **OPTIONS)
+@explore(registry=sites.make_operator("create-then-record"), troubles=["crash"], runs=6, **OPTIONS)
 async def create_then_record(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("stale view"), troubles=["view", "order"], **OPTIONS)
+@explore(registry=sites.make_operator("stale view"), troubles=["view", "order"], runs=4, **OPTIONS)
 async def stale_view(simulation: Simulation) -> None:
     sites.dns.clear()
     await simulation.apply(sites.SITE)
@@ -42,21 +46,21 @@ async def losing_a_child(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("missing finalizer"), troubles=["deletion"], **OPTIONS)
+@explore(registry=sites.make_operator("missing finalizer"), troubles=["deletion"], runs=3, **OPTIONS)
 async def missing_finalizer(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("endless retry"), troubles=["lost answer"], **OPTIONS)
+@explore(registry=sites.make_operator("endless retry"), troubles=["lost answer"], runs=3, **OPTIONS)
 async def endless_retry(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@walk_schema(registry=sites.make_operator(), runs=30, **OPTIONS)
+@walk_schema(registry=sites.make_operator(), runs=12, **OPTIONS)
 def right_site() -> dict[str, Any]:
     return sites.SITE
 
 
-@walk_schema(registry=sites.make_operator("forgetting a field"), runs=24, **OPTIONS)
+@walk_schema(registry=sites.make_operator("forgetting a field"), runs=8, **OPTIONS)
 def forgetting_a_field() -> dict[str, Any]:
     return sites.SITE

@@ -88,33 +88,42 @@ PLUGINS = {
 }
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("plugin", PLUGINS)
-def test_explored_tests(tmp_path: pathlib.Path, plugin: str, pytests: Forge) -> None:
+def run(folder: pathlib.Path, plugin: str, pytests: Forge, *more: str) -> str:
     args, fixture = PLUGINS[plugin]
     args = [*args, "-o", "asyncio_default_fixture_loop_scope=function"] if args else args
-    (tmp_path / "test_it.py").write_text(TESTS.replace("FIXTURE", fixture))
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    args = ["-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args]
-    done = pytests.run(*args, cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
-    assert "fixture 'nosuch' not found" in done.stdout, done.stdout + done.stderr
-    assert "2 passed" in done.stdout, done.stdout
-    assert "5 failed" in done.stdout, done.stdout
-    assert "exploration = runpy.run_path('test_it.py')['test_parameters'].exploration.given(size='2')" in done.stdout
-    assert "pytest 'test_it.py::test_fixtures_and_parameters[3]'" in done.stdout
-    assert "pytest 'test_it.py::TestOfClass::test_method'" in done.stdout
-    assert "The test cannot be explored. It ran again without any trouble" in done.stdout
+    (folder / "test_it.py").write_text(TESTS.replace("FIXTURE", fixture))
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    args = ["-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args, *more]
+    return pytests.run(*args, cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}).stdout
+
+
+def test_explored_tests(tmp_path: pathlib.Path, pytests: Forge) -> None:
+    shown = run(tmp_path, "auto", pytests)
+    assert "fixture 'nosuch' not found" in shown, shown
+    assert "2 passed" in shown
+    assert "5 failed" in shown
+    assert "exploration = runpy.run_path('test_it.py')['test_parameters'].exploration.given(size='2')" in shown
+    assert "pytest 'test_it.py::test_fixtures_and_parameters[3]'" in shown
+    assert "pytest 'test_it.py::TestOfClass::test_method'" in shown
+    assert "The test cannot be explored. It ran again without any trouble" in shown
+
+
+@pytest.mark.parametrize("plugin", ["strict", "none"])
+def test_other_plugins_for_coroutines(tmp_path: pathlib.Path, plugin: str, pytests: Forge) -> None:
+    shown = run(tmp_path, plugin, pytests, "-k", "fixtures or regular")
+    assert "1 failed, 2 passed" in shown, shown
+    assert "pytest 'test_it.py::test_fixtures_and_parameters[3]'" in shown
 
 
 def test_scripts_have_the_parameters(tmp_path: pathlib.Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS.replace("FIXTURE", PLUGINS["none"][1]))
 
-    def run(script: str) -> subprocess.CompletedProcess[str]:
+    def execute(script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-"], input=script, cwd=tmp_path, capture_output=True, text=True, check=False
         )
 
     exploration = "test_parameters.exploration.given(size='2')"
-    report = run(f"from test_it import *\nprint({exploration}.explore().failures[0].script)")
+    report = execute(f"from test_it import *\nprint({exploration}.explore().failures[0].script)")
     assert ".given(size='2')" in report.stdout, report.stderr
-    assert 'outside: one is "22", but must be "2"' in run(report.stdout).stderr
+    assert 'outside: one is "22", but must be "2"' in execute(report.stdout).stderr
