@@ -44,16 +44,15 @@ class Stream:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
-    async def next(self) -> Obj | None:
+    async def next(self) -> Any:
         """Give the next event, or none when the stream ends."""
         line = await self._response.content.readline()
-        event: Obj | None = json.loads(line) if line else None
-        return event
+        return json.loads(line) if line else None
 
     async def take(self, count: int) -> list[tuple[str, str]]:
         """Give the types and the names of the next so many events."""
         events = [await self.next() for _ in range(count)]
-        return [(event["type"], event["object"]["metadata"]["name"]) for event in events if event is not None]
+        return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
 
 class Client:

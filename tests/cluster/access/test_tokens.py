@@ -118,32 +118,19 @@ async def test_tokens_end_with_their_accounts(client: Client, cluster: LocalClus
         cluster.create_token("default", "nobody")
 
 
-async def test_tokens_end_with_the_secrets_they_are_bound_to(client: Client) -> None:
+@pytest.mark.parametrize(
+    ("kind", "path"), [("Secret", "/api/v1/namespaces/default/secrets"), ("Node", "/api/v1/nodes")]
+)
+async def test_tokens_end_with_what_they_are_bound_to(client: Client, kind: str, path: str) -> None:
     await make_account(client)
-    secrets = "/api/v1/namespaces/default/secrets"
-    bound = {"apiVersion": "v1", "kind": "Secret", "name": "one"}
-    assert (await request_token(client, boundObjectRef=bound)).status == 404
-    await client.create(secrets, {"metadata": {"name": "one"}})
-    token = (await request_token(client, boundObjectRef=bound)).body["status"]["token"]
-    assert (await use(client, token)).status == 200
-    await client.delete(f"{secrets}/one")
-    assert (await use(client, token)).status == 401
-
-
-async def test_tokens_end_with_the_nodes_they_are_bound_to(client: Client) -> None:
-    await make_account(client)
-    bound = {"apiVersion": "v1", "kind": "Node", "name": "one"}
+    bound = {"apiVersion": "v1", "kind": kind, "name": "one"}
     reply = await request_token(client, boundObjectRef=bound)
-    assert (reply.status, reply.body["message"]) == (404, 'nodes "one" not found')
-    await client.create("/api/v1/nodes", {"metadata": {"name": "one"}})
+    assert (reply.status, reply.body["message"]) == (404, f'{kind.lower()}s "one" not found')
+    await client.create(path, {"metadata": {"name": "one"}})
     token = (await request_token(client, boundObjectRef=bound)).body["status"]["token"]
     assert (await use(client, token)).status == 200
-    await client.delete("/api/v1/nodes/one")
+    await client.delete(f"{path}/one")
     assert (await use(client, token)).status == 401
-
-
-async def test_tokens_are_not_bound_to_anything_else(client: Client) -> None:
-    await make_account(client)
     reply = await request_token(client, boundObjectRef={"apiVersion": "v1", "kind": "ConfigMap", "name": "one"})
     assert (reply.status, reply.body["message"]) == (400, "cannot bind token to object of type /v1, Kind=ConfigMap")
 

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CRDS, Client, connect, make_definition
 
@@ -178,19 +176,3 @@ async def test_components_are_healthy() -> None:
             name: [{"type": "Healthy", "status": "True", "message": "ok"}]
             for name in ("controller-manager", "etcd-0", "scheduler")
         }
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/api/v1/componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
-        (
-            "/api/v1/namespaces/default/endpoints",
-            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-        ),
-        ("/api/v1/namespaces/default/services", None),
-    ],
-)
-async def test_deprecated_kinds_are_warned_of(client: Client, path: str, expected: str | None) -> None:
-    reply = await client.call("GET", path)
-    assert (reply.status, reply.headers.get("Warning")) == (200, expected and f'299 - "{expected}"')

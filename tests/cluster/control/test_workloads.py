@@ -72,6 +72,12 @@ def is_rolled_out(obj: Obj) -> bool:
     )
 
 
+async def roll_out(client: Client, kind: str, **spec: Any) -> Any:
+    """Create the workload, and wait until its pods are there."""
+    await client.create(f"{APPS}/{kind.lower()}s", workload(kind, **spec))
+    return await wait_for(client, f"{APPS}/{kind.lower()}s/web", is_rolled_out)
+
+
 async def test_the_node_is_ready_and_its_heartbeats_go_on(client: Client) -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/kopf-node"
     node = await wait_for(client, "/api/v1/nodes/kopf-node", lambda node: node["status"].get("conditions"))
@@ -129,8 +135,7 @@ async def test_pods_are_ready_only_when_their_gates_are_open(client: Client) -> 
 
 
 async def test_deployments_become_available(client: Client) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=3))
-    deployment = await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
+    deployment = await roll_out(client, "Deployment", replicas=3)
     conditions = {item["type"]: (item["status"], item["reason"]) for item in deployment["status"]["conditions"]}
     assert conditions == {
         "Available": ("True", "MinimumReplicasAvailable"),
@@ -143,8 +148,7 @@ async def test_deployments_become_available(client: Client) -> None:
 
 
 async def test_deployments_roll_out_with_no_loss_of_availability(client: Client) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=4))
-    await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
+    await roll_out(client, "Deployment", replicas=4)
     async with client.watch(f"{APPS}/deployments") as stream:
         await stream.next()
         await client.patch(f"{APPS}/deployments/web", {"spec": {"template": template("nginx:2")}})
@@ -164,8 +168,7 @@ async def test_deployments_roll_out_with_no_loss_of_availability(client: Client)
 
 
 async def test_deployments_return_to_the_old_replica_set_with_a_new_revision(client: Client) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=1))
-    await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
+    await roll_out(client, "Deployment", replicas=1)
     for image in ("nginx:2", "nginx:1"):
         await client.patch(f"{APPS}/deployments/web", {"spec": {"template": template(image)}})
         await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
@@ -177,8 +180,7 @@ async def test_deployments_return_to_the_old_replica_set_with_a_new_revision(cli
 
 
 async def test_deployments_that_recreate_never_mix_revisions(client: Client) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=2, strategy={"type": "Recreate"}))
-    await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
+    await roll_out(client, "Deployment", replicas=2, strategy={"type": "Recreate"})
     async with client.watch(f"{CORE}/pods") as stream:
         present = {}
         await client.patch(f"{APPS}/deployments/web", {"spec": {"template": template("nginx:2")}})
@@ -194,8 +196,7 @@ async def test_deployments_that_recreate_never_mix_revisions(client: Client) -> 
 
 
 async def test_paused_deployments_do_not_roll_out(client: Client) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=1))
-    await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
+    await roll_out(client, "Deployment", replicas=1)
     changed = await client.patch(f"{APPS}/deployments/web", {"spec": {"paused": True, "template": template("nginx:2")}})
     await wait_for(
         client,
@@ -205,13 +206,12 @@ async def test_paused_deployments_do_not_roll_out(client: Client) -> None:
     assert len((await client.get(f"{APPS}/replicasets"))["items"]) == 1
 
 
-@pytest.mark.parametrize("replicas", [0, 1, 5])
-async def test_deployments_are_scaled(client: Client, replicas: int) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=3))
-    await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
-    await client.patch(f"{APPS}/deployments/web", {"spec": {"replicas": replicas}})
-    await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
-    assert len(await pods(client)) == replicas
+async def test_deployments_are_scaled(client: Client) -> None:
+    await roll_out(client, "Deployment", replicas=3)
+    for replicas in (5, 1, 0):
+        await client.patch(f"{APPS}/deployments/web", {"spec": {"replicas": replicas}})
+        await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
+        assert len(await pods(client)) == replicas
 
 
 async def scale_in_the_middle(client: Client, replicas: int, **spec: Any) -> list[tuple[int, str]]:
@@ -254,8 +254,7 @@ async def test_paused_deployments_are_scaled(client: Client) -> None:
 
 
 async def test_lost_pods_are_replaced(client: Client) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=2))
-    await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
+    await roll_out(client, "Deployment", replicas=2)
     lost = (await pods(client))[0]["metadata"]["name"]
     await client.delete(f"{CORE}/pods/{lost}")
     await wait_for(
@@ -280,7 +279,6 @@ async def test_stateful_sets_make_their_pods_and_claims_in_order(client: Client)
         order: list[tuple[str, bool]] = []
         while len(order) < 6:
             event = await stream.next()
-            assert event is not None
             name, ready = (
                 event["object"]["metadata"]["name"],
                 any(
@@ -298,14 +296,12 @@ async def test_stateful_sets_make_their_pods_and_claims_in_order(client: Client)
 
 
 async def test_stateful_sets_are_updated_from_the_last_pod(client: Client) -> None:
-    await client.create(f"{APPS}/statefulsets", workload("StatefulSet", replicas=2, serviceName="web"))
-    await wait_for(client, f"{APPS}/statefulsets/web", is_rolled_out)
+    await roll_out(client, "StatefulSet", replicas=2, serviceName="web")
     async with client.watch(f"{CORE}/pods") as stream:
         await client.patch(f"{APPS}/statefulsets/web", {"spec": {"template": template("nginx:2")}})
         gone: list[str] = []
         while len(gone) < 2:
             event = await stream.next()
-            assert event is not None
             if event["type"] == "DELETED":
                 gone.append(event["object"]["metadata"]["name"])
     assert gone == ["web-1", "web-0"]

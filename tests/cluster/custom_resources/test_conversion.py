@@ -194,17 +194,14 @@ async def test_watches_are_converted(client: Client, converted: Hooks) -> None:
     async with client.watch(V2) as stream:
         for size in ("1Mi", "2Mi"):
             event = await stream.next()
-            assert event is not None
             assert (event["type"], event["object"]["spec"]["size"]) == ("ADDED", size)
         for number in (3, 4, 5):
             await client.patch(f"{V1}/n1", {"spec": {"size": number}})
         for size in ("3Mi", "4Mi", "5Mi"):
             event = await stream.next()
-            assert event is not None
             assert (event["type"], event["object"]["spec"]["size"]) == ("MODIFIED", size)
         await client.delete(f"{V1}/n1")
         event = await stream.next()
-        assert event is not None
         assert (event["type"], event["object"]["spec"]["size"]) == ("DELETED", "5Mi")
 
 
@@ -320,7 +317,6 @@ async def test_failures_are_told(client: Client, converted: Hooks, answer: Any, 
         assert reply.body["message"].startswith(f"conversion webhook for example.com/v1, Kind=Kex {why}")
     async with client.watch(V2) as stream:
         event = await stream.next()
-        assert event is not None
         assert (event["type"], event["object"]["code"]) == ("ERROR", 500)
     converted.on("/", convert)
     assert (await client.get(f"{V2}/one"))["spec"] == {"size": "1Mi"}

@@ -182,11 +182,9 @@ async def test_reads_show_only_the_fields_of_their_version(client: Client) -> No
     assert (await client.get(V1))["items"][0]["spec"] == {"size": 1}
     async with client.watch(V1) as stream:
         event = await stream.next()
-        assert event is not None
         assert event["object"]["spec"] == {"size": 1}
         await client.patch(f"{V2}/one", {"spec": {"size": 2}})
         event = await stream.next()
-        assert event is not None
         assert event["object"]["spec"] == {"size": 2}
 
 
@@ -216,12 +214,10 @@ async def test_deleted_objects_are_shown_as_they_were_stored(client: Client, con
         await others.next()
         await client.patch(f"{V2}/one", {"metadata": {"labels": {"gone": "yes"}}})
         left = await others.next()
-        assert left is not None
         assert (left["type"], left["object"]["spec"]["new"]) == ("DELETED", "y")
         await client.delete(f"{V1}/one")
         await stream.next()
         event = await stream.next()
-        assert event is not None
         assert (event["type"], event["object"]["spec"]["new"]) == ("DELETED", "y")
 
 
@@ -275,7 +271,6 @@ async def test_watches_are_silent_until_conversions_succeed(client: Client, conv
         converted.on("/", keep)
         for size in (2, 3):
             event = await stream.next()
-            assert event is not None
             assert (event["type"], event["object"]["spec"]) == ("MODIFIED", {"size": size})
 
 

@@ -29,7 +29,6 @@ async def arrivals(stream: Stream, count: int) -> list[tuple[float, str]]:
     found = []
     for _ in range(count):
         event = await stream.next()
-        assert event is not None
         found.append((now(), event["object"]["metadata"]["resourceVersion"]))
     return found
 

@@ -88,60 +88,201 @@ def test_empty_objects_can_be_shown(plural: str) -> None:
     assert all(value is None or isinstance(value, (str, int)) for value in show(plural).values())
 
 
-def test_nodes() -> None:
-    ready = {
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-    }
-    made = show(
+ROLES = {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": "", "x": "y"}
+CPU = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+RPS = {"metric": {"name": "rps"}, "target": {"averageValue": "1k"}}
+QUEUES = {"type": "Queue", "queuing": {"queues": 64, "handSize": 6}}
+CELLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (
         "nodes",
-        status=ready,
-        spec={"unschedulable": True},
-        metadata={
-            "labels": {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": "", "x": "y"}
+        {
+            "metadata": {"labels": ROLES},
+            "spec": {"unschedulable": True},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            },
         },
-    )
-    assert made["Status"] == "Ready,SchedulingDisabled"
-    assert made["Roles"] == "control-plane,worker"
-    assert (made["Internal-IP"], made["External-IP"]) == ("10.0.0.1", "<none>")
-    assert show("nodes")["Status"] == "Unknown"
-    assert show("nodes")["Roles"] == "<none>"
+        {
+            "Status": "Ready,SchedulingDisabled",
+            "Roles": "control-plane,worker",
+            "Internal-IP": "10.0.0.1",
+            "External-IP": "<none>",
+        },
+    ),
+    ("nodes", {}, {"Status": "Unknown", "Roles": "<none>"}),
+    ("services", {"spec": {"type": "ClusterIP"}}, {"External-IP": "<none>"}),
+    (
+        "services",
+        {"spec": {"type": "ClusterIP", "externalIPs": ["1.1.1.1", "2.2.2.2"]}},
+        {"External-IP": "1.1.1.1,2.2.2.2"},
+    ),
+    ("services", {"spec": {"type": "ExternalName", "externalName": "example.com"}}, {"External-IP": "example.com"}),
+    ("services", {"spec": {"type": "LoadBalancer"}}, {"External-IP": "<pending>"}),
+    (
+        "services",
+        {
+            "spec": {"type": "LoadBalancer"},
+            "status": {"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}, {"hostname": "a.b"}]}},
+        },
+        {"External-IP": "1.1.1.1,a.b"},
+    ),
+    (
+        "ingresses",
+        {"spec": {"rules": [{"host": name} for name in "abcde"], "tls": [{"hosts": ["a"]}]}},
+        {"Hosts": "a,b,c + 2 more...", "Ports": "80, 443", "Address": ""},
+    ),
+    ("ingresses", {}, {"Hosts": "*", "Ports": "80"}),
+    ("jobs", {"spec": {"completions": 3}, "status": {"succeeded": 2}}, {"Completions": "2/3"}),
+    ("jobs", {"spec": {}, "status": {}}, {"Completions": "0/1"}),
+    ("jobs", {"spec": {"parallelism": 4}, "status": {"succeeded": 1}}, {"Completions": "1/1 of 4"}),
+    ("cronjobs", {}, {"Last Schedule": "<none>"}),
+    (
+        "horizontalpodautoscalers",
+        {
+            "spec": {
+                "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+                "maxReplicas": 5,
+                "metrics": [{"type": "Resource", "resource": CPU}, {"type": "Pods", "pods": RPS}],
+            },
+            "status": {
+                "currentMetrics": [
+                    {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 7}}}
+                ]
+            },
+        },
+        {
+            "Reference": "Deployment/web",
+            "Targets": "cpu: 7%/80%, rps: <unknown>/1k",
+            "MinPods": "<unset>",
+            "MaxPods": "5",
+            "Replicas": "0",
+        },
+    ),
+    (
+        "horizontalpodautoscalers",
+        {"spec": {"targetCPUUtilizationPercentage": 50}},
+        {"Targets": "cpu: <unknown>/50%"},
+    ),
+    (
+        "resourcequotas",
+        {"status": {"hard": {"pods": "10", "cpu": "2", "limits.cpu": "4"}, "used": {"pods": "1"}}},
+        {"Request": "cpu: 0/2, pods: 1/10", "Limit": "limits.cpu: 0/4"},
+    ),
+    (
+        "persistentvolumes",
+        {
+            "spec": {
+                "claimRef": {"namespace": "ns", "name": "data"},
+                "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
+            },
+            "status": {"phase": "Bound"},
+        },
+        {"Claim": "ns/data", "Access Modes": "RWO,ROX", "VolumeAttributesClass": "<unset>"},
+    ),
+    # Claims tell what is granted.
+    (
+        "persistentvolumeclaims",
+        {"spec": {"accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Pending"}},
+        {"Status": "Pending", "Access Modes": ""},
+    ),
+    (
+        "persistentvolumeclaims",
+        {
+            "spec": {"accessModes": ["ReadWriteOnce"]},
+            "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce", "ReadWriteMany"]},
+        },
+        {"Status": "Bound", "Access Modes": "RWO,RWX"},
+    ),
+    (
+        "rolebindings",
+        {
+            "roleRef": {"kind": "Role", "name": "r"},
+            "subjects": [
+                {"kind": "User", "name": "jane"},
+                {"kind": "User", "name": "joe"},
+                {"kind": "Group", "name": "devs"},
+                {"kind": "ServiceAccount", "name": "robot", "namespace": "ns"},
+            ],
+        },
+        {"Role": "Role/r", "Users": "jane,joe", "Groups": "devs", "ServiceAccounts": "ns/robot"},
+    ),
+    ("certificatesigningrequests", {"status": {}}, {"Condition": "Pending"}),
+    ("certificatesigningrequests", {"status": {"conditions": [{"type": "Approved"}]}}, {"Condition": "Approved"}),
+    (
+        "certificatesigningrequests",
+        {"status": {"conditions": [{"type": "Approved"}], "certificate": "x"}},
+        {"Condition": "Approved,Issued"},
+    ),
+    ("certificatesigningrequests", {"status": {"conditions": [{"type": "Denied"}]}}, {"Condition": "Denied"}),
+    (
+        "componentstatuses",
+        {"conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
+        {"Status": "Healthy", "Message": "ok", "Error": ""},
+    ),
+    (
+        "componentstatuses",
+        {"conditions": [{"type": "Healthy", "status": "False", "error": "refused"}]},
+        {"Status": "Unhealthy", "Message": "", "Error": "refused"},
+    ),
+    ("componentstatuses", {"conditions": []}, {"Status": "Unknown", "Message": "", "Error": ""}),
+    (
+        "prioritylevelconfigurations",
+        {"spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 7, "limitResponse": QUEUES}}},
+        {
+            "Type": "Limited",
+            "NominalConcurrencyShares": "7",
+            "Queues": "64",
+            "HandSize": "6",
+            "QueueLengthLimit": "<none>",
+        },
+    ),
+    (
+        "flowschemas",
+        {
+            "spec": {"priorityLevelConfiguration": {"name": "low"}, "matchingPrecedence": 500},
+            "status": {"conditions": [{"type": "Dangling", "status": "False"}]},
+        },
+        {
+            "PriorityLevel": "low",
+            "MatchingPrecedence": "500",
+            "DistinguisherMethod": "<none>",
+            "MissingPL": "False",
+        },
+    ),
+    ("flowschemas", {}, {"MissingPL": "?"}),
+    (
+        "apiservices",
+        {
+            "spec": {"service": {"namespace": "kube-system", "name": "metrics"}},
+            "status": {"conditions": [{"type": "Available", "status": "True"}]},
+        },
+        {"Service": "kube-system/metrics", "Available": "True"},
+    ),
+    ("apiservices", {}, {"Service": "Local"}),
+    ("csidrivers", {"spec": {"tokenRequests": None}}, {"TokenRequests": "<unset>"}),
+    ("csidrivers", {"spec": {"tokenRequests": [{"audience": "a"}, {"audience": "b"}]}}, {"TokenRequests": "a,b"}),
+    ("csidrivers", {"spec": {"tokenRequests": [{"audience": ""}]}}, {"TokenRequests": ""}),
+    (
+        "controllerrevisions",
+        {
+            "metadata": {
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "X", "name": "no"},
+                    {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True},
+                ]
+            }
+        },
+        {"Controller": "statefulset.apps/db"},
+    ),
+    ("controllerrevisions", {}, {"Controller": "<none>"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("spec", "status", "expected"),
-    [
-        ({"type": "ClusterIP"}, {}, "<none>"),
-        ({"type": "ClusterIP", "externalIPs": ["1.1.1.1", "2.2.2.2"]}, {}, "1.1.1.1,2.2.2.2"),
-        ({"type": "ExternalName", "externalName": "example.com"}, {}, "example.com"),
-        ({"type": "LoadBalancer"}, {}, "<pending>"),
-        (
-            {"type": "LoadBalancer"},
-            {"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}, {"hostname": "a.b"}]}},
-            "1.1.1.1,a.b",
-        ),
-    ],
-)
-def test_addresses_of_services(spec: Any, status: Any, expected: str) -> None:
-    assert show("services", spec=spec, status=status)["External-IP"] == expected
-
-
-def test_ingresses() -> None:
-    made = show("ingresses", spec={"rules": [{"host": name} for name in "abcde"], "tls": [{"hosts": ["a"]}]})
-    assert (made["Hosts"], made["Ports"], made["Address"]) == ("a,b,c + 2 more...", "80, 443", "")
-    assert (show("ingresses")["Hosts"], show("ingresses")["Ports"]) == ("*", "80")
-
-
-@pytest.mark.parametrize(
-    ("spec", "status", "completions"),
-    [
-        ({"completions": 3}, {"succeeded": 2}, "2/3"),
-        ({}, {}, "0/1"),
-        ({"parallelism": 4}, {"succeeded": 1}, "1/1 of 4"),
-    ],
-)
-def test_completions_of_jobs(spec: Any, status: Any, completions: str) -> None:
-    assert show("jobs", spec=spec, status=status)["Completions"] == completions
+@pytest.mark.parametrize(("plural", "obj", "expected"), CELLS)
+def test_cells(plural: str, obj: dict[str, Any], expected: dict[str, Any]) -> None:
+    cells = show(plural, **obj)
+    assert {title: cells[title] for title in expected} == expected
 
 
 def test_states_of_jobs() -> None:
@@ -167,86 +308,6 @@ def test_cron_jobs() -> None:
         status={"active": [{}, {}], "lastScheduleTime": ago(180)},
     )
     assert (made["TimeZone"], made["Suspend"], made["Active"], made["Last Schedule"]) == ("<none>", "True", 2, "3m")
-    assert show("cronjobs")["Last Schedule"] == "<none>"
-
-
-def test_autoscalers() -> None:
-    spec = {
-        "scaleTargetRef": {"kind": "Deployment", "name": "web"},
-        "maxReplicas": 5,
-        "metrics": [
-            {
-                "type": "Resource",
-                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
-            },
-            {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"averageValue": "1k"}}},
-        ],
-    }
-    status = {
-        "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 7}}}]
-    }
-    made = show("horizontalpodautoscalers", spec=spec, status=status)
-    assert (made["Reference"], made["Targets"]) == ("Deployment/web", "cpu: 7%/80%, rps: <unknown>/1k")
-    assert (made["MinPods"], made["MaxPods"], made["Replicas"]) == ("<unset>", "5", "0")
-    old = {"spec": {"targetCPUUtilizationPercentage": 50}}
-    assert show("horizontalpodautoscalers", **old)["Targets"] == "cpu: <unknown>/50%"
-
-
-def test_quotas() -> None:
-    made = show("resourcequotas", status={"hard": {"pods": "10", "cpu": "2", "limits.cpu": "4"}, "used": {"pods": "1"}})
-    assert (made["Request"], made["Limit"]) == ("cpu: 0/2, pods: 1/10", "limits.cpu: 0/4")
-
-
-def test_volumes() -> None:
-    made = show(
-        "persistentvolumes",
-        spec={"claimRef": {"namespace": "ns", "name": "data"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"]},
-        status={"phase": "Bound"},
-    )
-    assert (made["Claim"], made["Access Modes"], made["VolumeAttributesClass"]) == ("ns/data", "RWO,ROX", "<unset>")
-
-
-def test_claims_tell_what_is_granted() -> None:
-    pending = show("persistentvolumeclaims", spec={"accessModes": ["ReadWriteOnce"]}, status={"phase": "Pending"})
-    assert (pending["Status"], pending["Access Modes"]) == ("Pending", "")
-    bound = show(
-        "persistentvolumeclaims",
-        spec={"accessModes": ["ReadWriteOnce"]},
-        status={"phase": "Bound", "accessModes": ["ReadWriteOnce", "ReadWriteMany"]},
-    )
-    assert (bound["Status"], bound["Access Modes"]) == ("Bound", "RWO,RWX")
-
-
-def test_subjects_of_bindings() -> None:
-    made = show(
-        "rolebindings",
-        roleRef={"kind": "Role", "name": "r"},
-        subjects=[
-            {"kind": "User", "name": "jane"},
-            {"kind": "User", "name": "joe"},
-            {"kind": "Group", "name": "devs"},
-            {"kind": "ServiceAccount", "name": "robot", "namespace": "ns"},
-        ],
-    )
-    assert (made["Role"], made["Users"], made["Groups"], made["ServiceAccounts"]) == (
-        "Role/r",
-        "jane,joe",
-        "devs",
-        "ns/robot",
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ({}, "Pending"),
-        ({"conditions": [{"type": "Approved"}]}, "Approved"),
-        ({"conditions": [{"type": "Approved"}], "certificate": "x"}, "Approved,Issued"),
-        ({"conditions": [{"type": "Denied"}]}, "Denied"),
-    ],
-)
-def test_conditions_of_certificate_requests(status: Any, expected: str) -> None:
-    assert show("certificatesigningrequests", status=status)["Condition"] == expected
 
 
 def test_events_of_both_groups_look_the_same() -> None:
@@ -283,67 +344,6 @@ def test_times_of_events() -> None:
     single = show("events", eventTime=ago(60))
     assert (single["Last Seen"], single["First Seen"], single["Count"], single["Subobject"]) == ("60s", "60s", 1, "")
     assert show("events")["Last Seen"] == show("events")["First Seen"] == "<unknown>"
-
-
-@pytest.mark.parametrize(
-    ("conditions", "expected"),
-    [
-        ([{"type": "Healthy", "status": "True", "message": "ok"}], ["Healthy", "ok", ""]),
-        ([{"type": "Healthy", "status": "False", "error": "refused"}], ["Unhealthy", "", "refused"]),
-        ([], ["Unknown", "", ""]),
-    ],
-)
-def test_components(conditions: Any, expected: list[str]) -> None:
-    cells = show("componentstatuses", conditions=conditions)
-    assert [cells[title] for title in ("Status", "Message", "Error")] == expected
-
-
-def test_flow_control() -> None:
-    level = show(
-        "prioritylevelconfigurations",
-        spec={
-            "type": "Limited",
-            "limited": {
-                "nominalConcurrencyShares": 7,
-                "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 6}},
-            },
-        },
-    )
-    assert list(level.values())[1:6] == ["Limited", "7", "64", "6", "<none>"]
-    schema = show(
-        "flowschemas",
-        spec={"priorityLevelConfiguration": {"name": "low"}, "matchingPrecedence": 500},
-        status={"conditions": [{"type": "Dangling", "status": "False"}]},
-    )
-    assert list(schema.values())[1:4] == ["low", "500", "<none>"]
-    assert (schema["MissingPL"], show("flowschemas")["MissingPL"]) == ("False", "?")
-
-
-def test_services_of_apis() -> None:
-    remote = show(
-        "apiservices",
-        spec={"service": {"namespace": "kube-system", "name": "metrics"}},
-        status={"conditions": [{"type": "Available", "status": "True"}]},
-    )
-    assert (remote["Service"], remote["Available"]) == ("kube-system/metrics", "True")
-    assert show("apiservices")["Service"] == "Local"
-
-
-@pytest.mark.parametrize(
-    ("requests", "expected"),
-    [(None, "<unset>"), ([{"audience": "a"}, {"audience": "b"}], "a,b"), ([{"audience": ""}], "")],
-)
-def test_drivers(requests: Any, expected: str) -> None:
-    assert show("csidrivers", spec={"tokenRequests": requests})["TokenRequests"] == expected
-
-
-def test_controllers() -> None:
-    owners = [
-        {"apiVersion": "v1", "kind": "X", "name": "no"},
-        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True},
-    ]
-    assert show("controllerrevisions", metadata={"ownerReferences": owners})["Controller"] == "statefulset.apps/db"
-    assert show("controllerrevisions")["Controller"] == "<none>"
 
 
 def test_everything_can_be_shown_of_nothing() -> None:

@@ -220,57 +220,85 @@ def test_specs(definition: str, expected: dict[str, Any]) -> None:
     assert fill(definition, {"spec": {}})["spec"] == expected
 
 
+@pytest.mark.parametrize(
+    ("definition", "given", "expected"),
+    [
+        (
+            "apps.v1.Deployment",
+            {"spec": {"strategy": {"type": "Recreate"}}},
+            {
+                "spec": {
+                    "replicas": 1,
+                    "revisionHistoryLimit": 10,
+                    "progressDeadlineSeconds": 600,
+                    "strategy": {"type": "Recreate"},
+                }
+            },
+        ),
+        ("core.v1.Secret", {}, {"type": "Opaque"}),
+        ("core.v1.ConfigMap", {}, {}),
+        ("storage.v1.StorageClass", {}, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
+        (
+            "rbac.v1.RoleBinding",
+            {"roleRef": {}, "subjects": [{"kind": "User"}, {"kind": "ServiceAccount"}]},
+            {
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io"},
+                "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io"}, {"kind": "ServiceAccount"}],
+            },
+        ),
+        (
+            "admissionregistration.v1.ValidatingWebhookConfiguration",
+            {"webhooks": [{"rules": [{}], "clientConfig": {"service": {}}}]},
+            {
+                "webhooks": [
+                    {
+                        "failurePolicy": "Fail",
+                        "matchPolicy": "Equivalent",
+                        "timeoutSeconds": 10,
+                        "namespaceSelector": {},
+                        "objectSelector": {},
+                        "rules": [{"scope": "*"}],
+                        "clientConfig": {"service": {"port": 443}},
+                    }
+                ]
+            },
+        ),
+        # Limits follow from each other.
+        (
+            "core.v1.LimitRange",
+            {
+                "spec": {
+                    "limits": [
+                        {"type": "Container", "max": {"cpu": "2", "memory": "1Gi"}, "default": {"cpu": "1"}},
+                        {"type": "Pod", "max": {"cpu": "2"}},
+                    ]
+                }
+            },
+            {
+                "spec": {
+                    "limits": [
+                        {
+                            "type": "Container",
+                            "max": {"cpu": "2", "memory": "1Gi"},
+                            "default": {"cpu": "1", "memory": "1Gi"},
+                            "defaultRequest": {"cpu": "1", "memory": "1Gi"},
+                        },
+                        {"type": "Pod", "max": {"cpu": "2"}},
+                    ]
+                }
+            },
+        ),
+    ],
+)
+def test_other_objects(definition: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert fill(definition, given) == expected
+
+
 def test_templates_of_jobs_in_cron_jobs_are_no_jobs_yet() -> None:
     made = fill("batch.v1.CronJob", {"spec": {"jobTemplate": {"spec": {"template": {"spec": {}}}}}})
     template = made["spec"]["jobTemplate"]["spec"]
     assert template.keys() == {"template"}
     assert template["template"]["spec"]["restartPolicy"] == "Always"
-
-
-def test_other_strategies_have_no_parameters() -> None:
-    made = fill("apps.v1.Deployment", {"spec": {"strategy": {"type": "Recreate"}}})
-    assert made["spec"]["strategy"] == {"type": "Recreate"}
-
-
-def test_other_kinds() -> None:
-    assert fill("core.v1.Secret", {}) == {"type": "Opaque"}
-    assert fill("core.v1.ConfigMap", {}) == {}
-    assert fill("storage.v1.StorageClass", {}) == {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
-    binding = fill("rbac.v1.RoleBinding", {"roleRef": {}, "subjects": [{"kind": "User"}, {"kind": "ServiceAccount"}]})
-    assert binding == {
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io"},
-        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io"}, {"kind": "ServiceAccount"}],
-    }
-    hook = fill(
-        "admissionregistration.v1.ValidatingWebhookConfiguration",
-        {"webhooks": [{"rules": [{}], "clientConfig": {"service": {}}}]},
-    )["webhooks"][0]
-    assert hook == {
-        "failurePolicy": "Fail",
-        "matchPolicy": "Equivalent",
-        "timeoutSeconds": 10,
-        "namespaceSelector": {},
-        "objectSelector": {},
-        "rules": [{"scope": "*"}],
-        "clientConfig": {"service": {"port": 443}},
-    }
-
-
-def test_limits_follow_from_each_other() -> None:
-    made = fill(
-        "core.v1.LimitRange",
-        {
-            "spec": {
-                "limits": [
-                    {"type": "Container", "max": {"cpu": "2", "memory": "1Gi"}, "default": {"cpu": "1"}},
-                    {"type": "Pod", "max": {"cpu": "2"}},
-                ]
-            }
-        },
-    )["spec"]["limits"]
-    assert made[0]["default"] == {"cpu": "1", "memory": "1Gi"}
-    assert made[0]["defaultRequest"] == {"cpu": "1", "memory": "1Gi"}
-    assert made[1] == {"type": "Pod", "max": {"cpu": "2"}}
 
 
 def test_defaults_are_not_shared_between_objects() -> None:

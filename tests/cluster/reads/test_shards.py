@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
-import pathlib
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.kinds.shards import hash_text
 from tests.cluster.conftest import CONFIG_MAPS, Client, connect_in_memory, make_config_map
-from tests.cluster.kubectl import Kubectl
 
 CLUSTER: Mapping[str, Any] = {"bare": True, "feature_gates": {"ShardedListAndWatch": True}}
 LOWER = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"
@@ -63,6 +59,31 @@ async def test_each_object_is_in_one_part(client: Client) -> None:
     joined = {"shardSelector": f"{QUARTERS[0]} || {QUARTERS[3]}"}
     assert names_of(await client.get(CONFIG_MAPS, params=joined)) == sorted(quarters[0] + quarters[3])
 
+    # By namespaces.
+    part, other = (LOWER, UPPER) if hash_text("default") < 2**63 else (UPPER, LOWER)
+    for selector, names in {part: NAMES, other: []}.items():
+        params = {"shardSelector": selector.replace("uid", "namespace")}
+        assert names_of(await client.get("/api/v1/configmaps", params=params)) == names
+
+    # In other forms.
+    table = await client.get(CONFIG_MAPS, params={"shardSelector": LOWER}, headers=TABLE)
+    assert [row["cells"][0] for row in table["rows"]] == select(halves, LOWER)
+    partial = await client.get(CONFIG_MAPS, params={"shardSelector": LOWER}, headers=METADATA)
+    assert partial["kind"] == "PartialObjectMetadataList"
+    assert names_of(partial) == select(halves, LOWER)
+    assert table["metadata"]["shardInfo"] == partial["metadata"]["shardInfo"] == {"selector": LOWER}
+
+    # In pages, with labels.
+    params = {"shardSelector": UPPER, "labelSelector": "parity=odd", "limit": "3"}
+    found: list[str] = []
+    while params.get("continue") != "":
+        page = await client.get(CONFIG_MAPS, params=params)
+        found += names_of(page)
+        assert page["metadata"]["shardInfo"] == {"selector": UPPER}
+        assert "remainingItemCount" not in page["metadata"]
+        params["continue"] = page["metadata"].get("continue", "")
+    assert found == [name for name in NAMES[1::2] if halves[name] == UPPER]
+
 
 async def test_the_part_is_told(client: Client) -> None:
     listed = await client.get(CONFIG_MAPS, params={"shardSelector": LOWER})
@@ -80,40 +101,6 @@ async def test_custom_resources_do_not_tell_the_part(client: Client, kexes: str)
     assert "shardInfo" not in listed["metadata"]
     refusal = await client.call("GET", kexes, 400, params={"shardSelector": "none"})
     assert refusal.body["message"].startswith("invalid shard selector: ")
-
-
-async def test_pages_and_labels(client: Client) -> None:
-    halves = await fill(client)
-    params = {"shardSelector": UPPER, "labelSelector": "parity=odd", "limit": "3"}
-    names: list[str] = []
-    while True:
-        page = await client.get(CONFIG_MAPS, params=params)
-        names += names_of(page)
-        assert page["metadata"]["shardInfo"] == {"selector": UPPER}
-        assert "remainingItemCount" not in page["metadata"]
-        if not page["metadata"].get("continue"):
-            break
-        params["continue"] = page["metadata"]["continue"]
-    assert names == [name for name in NAMES[1::2] if halves[name] == UPPER]
-
-
-async def test_other_forms(client: Client) -> None:
-    halves = await fill(client)
-    params = {"shardSelector": LOWER}
-    table = await client.get(CONFIG_MAPS, params=params, headers=TABLE)
-    assert [row["cells"][0] for row in table["rows"]] == select(halves, LOWER)
-    partial = await client.get(CONFIG_MAPS, params=params, headers=METADATA)
-    assert partial["kind"] == "PartialObjectMetadataList"
-    assert names_of(partial) == select(halves, LOWER)
-    assert table["metadata"]["shardInfo"] == partial["metadata"]["shardInfo"] == {"selector": LOWER}
-
-
-async def test_namespaces_as_parts(client: Client) -> None:
-    halves = await fill(client)
-    part, other = (LOWER, UPPER) if hash_text("default") < 2**63 else (UPPER, LOWER)
-    for selector, names in {part: list(halves), other: []}.items():
-        params = {"shardSelector": selector.replace("uid", "namespace")}
-        assert names_of(await client.get("/api/v1/configmaps", params=params)) == names
 
 
 async def test_a_watch_tells_of_its_part_only(client: Client) -> None:
@@ -148,7 +135,6 @@ async def test_a_watch_that_begins_with_a_list(client: Client) -> None:
         names = select(halves, UPPER)
         assert await stream.take(len(names)) == [("ADDED", name) for name in names]
         bookmark = await stream.next()
-        assert bookmark is not None
         assert bookmark["type"] == "BOOKMARK"
         assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
         await client.delete(f"{CONFIG_MAPS}/{select(halves, LOWER)[0]}")
@@ -219,16 +205,6 @@ async def test_without_the_gate_selectors_are_ignored(shared_certificates: None)
             assert "shardInfo" not in listed["metadata"]
         async with client.watch(CONFIG_MAPS, shardSelector=LOWER) as stream:
             assert await stream.take(len(NAMES)) == [("ADDED", name) for name in NAMES]
-
-
-def test_kubectl(kubectl: str, tmp_path: pathlib.Path) -> None:
-    with LocalCluster(**CLUSTER) as cluster:
-        for name in NAMES:
-            cluster.apply(make_config_map(name))
-        k = Kubectl(kubectl, cluster, tmp_path)
-        lists = [json.loads(k("get", "--raw", f"{CONFIG_MAPS}?shardSelector={quote(part)}")) for part in (LOWER, UPPER)]
-        assert sorted(itertools.chain(*map(names_of, lists))) == NAMES
-        assert [listed["metadata"]["shardInfo"]["selector"] for listed in lists] == [LOWER, UPPER]
 
 
 def test_unknown_gates_are_refused() -> None:

@@ -47,26 +47,23 @@ def make_record(name: str, revision: int, data: bytes = b"{}") -> Record:
 # ------------------------------------------------------------------------------------------ the data directory
 
 
-async def test_objects_are_there_after_a_restart(tmp_path: pathlib.Path) -> None:
+async def test_objects_versions_and_credentials_are_there_after_a_restart(tmp_path: pathlib.Path) -> None:
     async with LocalCluster(data_dir=tmp_path) as cluster, connect(cluster) as client:
+        token, ca = cluster.token, cluster.ca_data
         cluster.apply(make_definition())
         kex = await client.create(KEXES, make_kex(spec={"a": 1}))
         kept = await client.create(CONFIG_MAPS, make_config_map("kept", data={"a": "b"}))
         await client.create(CONFIG_MAPS, make_config_map("gone"))
         await client.delete(f"{CONFIG_MAPS}/gone")
+        last = int((await client.get(CONFIG_MAPS))["metadata"]["resourceVersion"])
+    assert stat.S_IMODE((tmp_path / "credentials.json").stat().st_mode) == 0o600
     async with LocalCluster(data_dir=tmp_path) as cluster, connect(cluster) as client:
+        assert (cluster.token, cluster.ca_data) == (token, ca)
         assert await client.get(f"{KEXES}/one") == kex
         assert await client.get(f"{CONFIG_MAPS}/kept") == kept
         assert (await client.call("GET", f"{CONFIG_MAPS}/gone")).status == 404
-
-
-async def test_resource_versions_go_on(tmp_path: pathlib.Path) -> None:
-    async with LocalCluster(data_dir=tmp_path) as cluster, connect(cluster) as client:
-        await client.create(CONFIG_MAPS, make_config_map())
-        last = int((await client.get(CONFIG_MAPS))["metadata"]["resourceVersion"])
-    async with LocalCluster(data_dir=tmp_path) as cluster, connect(cluster) as client:
         listed = int((await client.get(CONFIG_MAPS))["metadata"]["resourceVersion"])
-        changed = await client.patch(f"{CONFIG_MAPS}/one", {"data": {"a": "b"}})
+        changed = await client.patch(f"{CONFIG_MAPS}/kept", {"data": {"a": "c"}})
         assert last <= listed < int(changed["metadata"]["resourceVersion"]) < SKIPPED
 
 
@@ -101,14 +98,6 @@ async def test_definitions_that_were_going_away_go_on_with_it(tmp_path: pathlib.
         await client.wait(f"{KEXES}/one", lambda obj: "deletionTimestamp" in obj["metadata"])
         await client.patch(f"{KEXES}/one", {"metadata": {"finalizers": None}})
         await client.wait_gone(f"{CRDS}/kexes.example.com")
-
-
-async def test_credentials_are_kept(tmp_path: pathlib.Path) -> None:
-    async with LocalCluster(data_dir=tmp_path) as first:
-        token, ca = first.token, first.ca_data
-    async with LocalCluster(data_dir=tmp_path) as second:
-        assert (second.token, second.ca_data) == (token, ca)
-    assert stat.S_IMODE((tmp_path / "credentials.json").stat().st_mode) == 0o600
 
 
 async def test_a_directory_cannot_be_shared(tmp_path: pathlib.Path) -> None:
@@ -195,7 +184,6 @@ async def test_watches_from_before_the_restart_are_told_to_list_anew() -> None:
         await cluster.restart_async()
         async with client.watch(CONFIG_MAPS, resourceVersion=first["metadata"]["resourceVersion"]) as stream:
             event = await stream.next()
-            assert event is not None
             assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 

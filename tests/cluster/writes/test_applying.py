@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from typing import Any
 
@@ -109,27 +110,6 @@ def test_the_same_value_is_shared_by_those_who_apply_it() -> None:
     assert [entry["time"] for entry in obj["metadata"]["managedFields"]] == [T1, T2]
 
 
-def test_a_conflict_with_one_who_applies() -> None:
-    error = refusal(do_apply(None, {"replicas": 1}), {"replicas": 2}, "other")
-    assert error.as_object() == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "reason": "Conflict",
-        "code": 409,
-        "message": 'Apply failed with 1 conflict: conflict with "me": .spec.replicas',
-        "details": {
-            "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".spec.replicas"}]
-        },
-    }
-
-
-def test_a_conflict_with_one_who_updates() -> None:
-    error = refusal(do_update(None, make({"replicas": 1}), "x"), {"replicas": 2})
-    assert error.message == 'Apply failed with 1 conflict: conflict with "x" using obs.dev/v1: .spec.replicas'
-
-
 def test_conflicts_with_several() -> None:
     live = do_update(None, make({"replicas": 1, "struct": {"x": 1}}), "b")
     live = do_apply(live, {"keyed": [{"name": "n", "x": 1}]}, "a")
@@ -155,11 +135,6 @@ def test_force_takes_the_ownership() -> None:
     assert obj["spec"] == {"replicas": 2, "paused": True}
     assert owned(obj, "me") == {"f:spec": {"f:paused": {}}}
     assert owned(obj, "other") == {"f:spec": {"f:replicas": {}}}
-
-
-def test_a_manager_who_lost_everything_has_no_entry() -> None:
-    obj = do_apply(do_apply(None, {"replicas": 1}), {"replicas": 2}, "other", force=True)
-    assert [entry["manager"] for entry in obj["metadata"]["managedFields"]] == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -248,24 +223,6 @@ def test_unknown_fields_cannot_be_applied() -> None:
     )
 
 
-def test_objects_older_than_their_ownership() -> None:
-    live = make({"replicas": 1})
-    error = refusal(live, {"replicas": 2})
-    assert error.message == (
-        'Apply failed with 1 conflict: conflict with "before-first-apply" using obs.dev/v1: .spec.replicas'
-    )
-    obj = do_apply(live, {"replicas": 1})
-    assert [entry["manager"] for entry in obj["metadata"]["managedFields"]] == ["me", "before-first-apply"]
-
-
-def test_fields_of_another_endpoint_are_neither_written_nor_owned() -> None:
-    reset = FieldSet.from_json({"f:status": {}})
-    live = {**do_apply(None, {"replicas": 1}), "status": {"a": 1}}
-    obj = do_apply(live, {**make({"replicas": 2}), "status": {"a": 2}}, reset=reset)
-    assert obj["status"] == {"a": 1}
-    assert owned(obj, "me") == {"f:spec": {"f:replicas": {}}}
-
-
 def test_system_metadata_is_not_applied() -> None:
     live = do_apply(None, {"replicas": 1})
     live["metadata"] |= {"uid": "u", "creationTimestamp": T1, "resourceVersion": "5", "generation": 3}
@@ -275,21 +232,6 @@ def test_system_metadata_is_not_applied() -> None:
         do_apply(live, {**config, "spec": {"replicas": 2}})["metadata"].items()
         >= {"uid": "u", "creationTimestamp": T1, "resourceVersion": "5", "generation": 3}.items()
     )
-
-
-def test_subresources_have_entries_of_their_own() -> None:
-    live = do_apply(None, {"replicas": 1})
-    obj = do_apply(
-        live,
-        {**make(), "status": {"a": 1}},
-        now=T2,
-        subresource="status",
-        reset=FieldSet.from_json({"f:spec": {}, "f:metadata": {}}),
-    )
-    entries = obj["metadata"]["managedFields"]
-    assert [entry.get("subresource") for entry in entries] == [None, "status"]
-    assert obj["spec"] == {"replicas": 1}
-    assert entries[1]["fieldsV1"] == {"f:status": {"f:a": {}}}
 
 
 # ------------------------------------------------------------------------------------------ updating
@@ -325,12 +267,6 @@ def test_updates_take_only_what_they_change() -> None:
     assert [entry["time"] for entry in obj["metadata"]["managedFields"]] == [T1, T2]
 
 
-def test_updates_take_from_those_who_apply() -> None:
-    obj = do_update(do_apply(None, {"replicas": 1}), {"replicas": 2})
-    assert owned(obj, "me") is None
-    assert owned(obj, "writer") == {"f:spec": {"f:replicas": {}}}
-
-
 def test_nobody_owns_what_is_removed() -> None:
     live = do_apply(do_update(None, make({"replicas": 1, "paused": True}), "a"), {"paused": True}, "b")
     obj = do_update(live, {"replicas": 1}, "c")
@@ -357,13 +293,6 @@ def test_a_value_of_another_form() -> None:
     obj = do_update(live, {**live, "status": {"a": 1}}, "b")
     assert owned(obj, "a") == {"f:status": {}}
     assert owned(obj, "b") == {"f:status": {"f:a": {}}}
-
-
-@pytest.mark.parametrize("cleared", [[{}]])
-def test_ownership_can_be_cleared(cleared: Any) -> None:
-    live = do_update(None, make({"replicas": 1}))
-    new = {**live, "metadata": {**live["metadata"], "managedFields": cleared}}
-    assert update(live, new, "writer", topology=SCHEMA, now=T2) == []
 
 
 @pytest.mark.parametrize("ignored", [[], None, [{"manager": "x"}], [1], "x"])
@@ -469,12 +398,6 @@ def all_owned(obj: Any) -> dict[str, FieldSet]:
     }
 
 
-@given(STEPS, SPECS)
-def test_law_applying_twice_is_applying_once(steps: Any, spec: Any) -> None:
-    obj = do_apply(play(steps), spec, force=True)
-    assert apply(obj, make(spec), "me", force=False, topology=SCHEMA, now=T3) is None
-
-
 def has(value: Any, path: tuple[str, ...]) -> bool:
     """Look for a field as its path says, independently of how the sets are made."""
     if not path:
@@ -488,53 +411,42 @@ def has(value: Any, path: tuple[str, ...]) -> bool:
     return any(wanted.items() <= item.items() and has(item, path[1:]) for item in value)
 
 
-@given(STEPS, SPECS)
-def test_law_what_is_applied_is_there_and_is_owned(steps: Any, spec: Any) -> None:
-    obj = do_apply(play(steps), spec, force=True)
-    expected = owners.ownable(fields_of(make(spec), SCHEMA))
-    assert all_owned(obj).get("me/Apply", FieldSet()) == expected
-    assert all(has(obj, path) for path in expected.paths())
-
-
-@given(STEPS, SPECS)
-def test_law_force_is_needed_only_to_take_what_others_own(steps: Any, spec: Any) -> None:
+@given(STEPS, SPECS, SPECS)
+def test_laws(steps: Any, first: Any, second: Any) -> None:
     live = play(steps)
-    forced = do_apply(live, spec, force=True)
+    entries = live["metadata"]["managedFields"]
+    assert owners.write(owners.read(entries)) == entries
+    assert owners.read(entries) == owners.read_stored(entries)
+
+    # What is applied is there, and is owned; to apply it again changes nothing.
+    forced = do_apply(live, first, force=True)
+    expected = owners.ownable(fields_of(make(first), SCHEMA))
     before, after = all_owned(live), all_owned(forced)
-    mine = after.get("me/Apply", FieldSet())
+    assert after.get("me/Apply", FieldSet()) == expected
+    assert all(has(forced, path) for path in expected.paths())
+    assert apply(forced, make(first), "me", force=False, topology=SCHEMA, now=T3) is None
+
+    # Force is needed only to take what others own.
     taken = [
         path
         for name, fields in before.items()
-        for path in (fields & mine).paths()
+        for path in (fields & expected).paths()
         if path not in after.get(name, FieldSet())
     ]
     if taken:
-        error = refusal(live, spec)
+        error = refusal(live, first)
         assert error.details is not None
         assert {path_text(path) for path in taken} <= {cause["field"] for cause in error.details["causes"]}
     else:
-        assert do_apply(live, spec) == forced
+        assert do_apply(live, first) == forced
 
-
-@given(STEPS, SPECS, SPECS)
-def test_law_a_field_goes_with_its_last_owner(steps: Any, first: Any, second: Any) -> None:
-    live = do_apply(play(steps), first, force=True)
-    after = do_apply(live, second, force=True)
-    others = FieldSet()
-    for name, fields in all_owned(after).items():
-        if name != "me/Apply":
-            others |= fields
+    # A field goes with its last owner.
+    final = do_apply(forced, second, force=True)
     wanted = fields_of(make(second), SCHEMA)
-    kept = [*others.paths(), *wanted.paths()]
+    others = (fields.paths() for name, fields in all_owned(final).items() if name != "me/Apply")
+    kept = [*itertools.chain.from_iterable(others), *wanted.paths()]
     for path in (fields_of(make(first), SCHEMA) - wanted).paths():
-        assert has(after, path) == any(other[: len(path)] == path for other in kept)
-
-
-@given(STEPS)
-def test_law_ownership_is_read_as_written(steps: Any) -> None:
-    entries = play(steps)["metadata"]["managedFields"]
-    assert owners.write(owners.read(entries)) == entries
-    assert owners.read(entries) == owners.read_stored(entries)
+        assert has(final, path) == any(other[: len(path)] == path for other in kept)
 
 
 @given(SPECS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import CONFIG_MAPS, Client, Obj, Reply, causes, make_config_map, make_kex
+from tests.cluster.conftest import CONFIG_MAPS, Client, Reply, causes, make_config_map, make_kex
 
 
 async def test_the_server_decides_on_its_part_of_metadata(client: Client) -> None:
@@ -261,36 +261,3 @@ async def test_events_with_exact_times_have_limits(client: Client) -> None:
     reply = await client.call("POST", "/api/v1/namespaces/default/events", json=event)
     assert causes(reply) == [("message", "FieldValueInvalid")]
     await client.create("/api/v1/namespaces/default/events", {**event, "message": "x" * 1024})
-
-
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
-
-
-def make_job(**spec: Any) -> Obj:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "one"},
-        "spec": {"suspend": True, "template": template, **spec},
-    }
-
-
-async def test_jobs_select_their_pods_by_their_uids(client: Client) -> None:
-    job = await client.create(JOBS, make_job())
-    uid = job["metadata"]["uid"]
-    assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    assert job["spec"]["template"]["metadata"]["labels"] == {
-        "batch.kubernetes.io/controller-uid": uid,
-        "controller-uid": uid,
-        "batch.kubernetes.io/job-name": "one",
-        "job-name": "one",
-    }
-
-
-async def test_selectors_of_jobs_can_be_managed_by_hand(client: Client) -> None:
-    selector = {"matchLabels": {"app": "x"}}
-    job = make_job(manualSelector=True, selector=selector)
-    job["spec"]["template"]["metadata"] = {"labels": {"app": "x"}}
-    spec = (await client.create(JOBS, job))["spec"]
-    assert (spec["selector"], spec["template"]["metadata"]["labels"]) == (selector, {"app": "x"})

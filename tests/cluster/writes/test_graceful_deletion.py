@@ -108,7 +108,6 @@ async def test_namespaces_wait_for_pods_on_nodes(client: Client) -> None:
         conditions: dict[str, str] = {}
         while conditions.get("NamespaceContentRemaining") != "True":
             event = await stream.next()
-            assert event is not None
             conditions = {one["type"]: one["status"] for one in event["object"]["status"].get("conditions", ())}
     pod = await client.get("/api/v1/namespaces/ns/pods/one")
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 30

@@ -171,12 +171,6 @@ async def test_the_version_zero_is_none(client: Client, kexes: str) -> None:
         )
 
 
-async def test_builtin_objects_are_updated_without_versions(client: Client) -> None:
-    await client.create(CONFIG_MAPS, make_config_map())
-    reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map(data={"a": "b"}), expected=200)
-    assert reply.body["data"] == {"a": "b"}
-
-
 async def test_the_names_in_the_body_and_in_the_url_must_match(client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map("two"), expected=400)
@@ -288,30 +282,10 @@ async def test_json_patches_can_be_guarded_by_the_version(client: Client, kexes:
     assert (await client.send_patch(f"{kexes}/one", replacement, JSON)).status == 409
 
 
-async def test_builtin_objects_are_patched_strategically(client: Client) -> None:
-    pods = "/api/v1/namespaces/default/pods"
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "a", "image": "x"}]},
-    }
-    await client.create(pods, pod)
-    patched = await client.patch(f"{pods}/p", {"spec": {"containers": [{"name": "a", "image": "y"}]}}, STRATEGIC)
-    assert [(item["name"], item["image"]) for item in patched["spec"]["containers"]] == [("a", "y")]
-
-
-@pytest.mark.parametrize(
-    ("content_type", "status"),
-    [
-        (STRATEGIC, 415),
-        ("application/json", 415),
-        ("text/plain", 415),
-    ],
-)
-async def test_unsupported_patches_are_refused(client: Client, kexes: str, content_type: str, status: int) -> None:
+@pytest.mark.parametrize("content_type", [STRATEGIC, "application/json", "text/plain"])
+async def test_unsupported_patches_are_refused(client: Client, kexes: str, content_type: str) -> None:
     await client.create(kexes, make_kex())
-    reply = await client.send_patch(f"{kexes}/one", {"spec": {"a": 1}}, content_type, expected=status)
+    reply = await client.send_patch(f"{kexes}/one", {"spec": {"a": 1}}, content_type, expected=415)
     assert reply.body["kind"] == "Status"
     assert reply.body["message"]
 
