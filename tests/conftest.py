@@ -48,13 +48,6 @@ LOOP = os.environ.get("KOPF_TEST_LOOP", "asyncio")
 """Which event loop the tests run in: ``asyncio`` or ``uvloop``; those that jump in time are always of ``asyncio``."""
 
 
-class FastLoops(asyncio.DefaultEventLoopPolicy):
-    """Whoever makes an event loop, gets the fast one; except for those who say which one they need."""
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return uvloop.new_event_loop()
-
-
 # Whether examples take long, is up to the machine.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("patient")
@@ -62,7 +55,8 @@ hypothesis.settings.load_profile("patient")
 
 def pytest_configure() -> None:
     if LOOP == "uvloop":
-        asyncio.set_event_loop_policy(FastLoops())
+        # Whoever makes an event loop, gets the fast one; except for those who say which one they need.
+        asyncio.new_event_loop = asyncio.events.new_event_loop = uvloop.new_event_loop
     # Shells start commands in the background with this signal ignored, and all processes started from there inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
