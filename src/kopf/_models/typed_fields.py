@@ -82,7 +82,7 @@ def _expand(item: Any) -> tuple[Any, ...]:
 
 def annotate(hint: Any, metadata: tuple[Any, ...]) -> Any:
     """Annotate the type, if there are any metadata."""
-    return Annotated.__class_getitem__((hint, *metadata)) if metadata else hint  # type: ignore[attr-defined]
+    return Annotated[hint, *metadata] if metadata else hint
 
 
 def ask_pydantic(hint: Any, metadata: tuple[Any, ...]) -> dict[str, Any]:
