@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from kopf._client.fencing import Fence, FencedError
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler
@@ -64,25 +65,35 @@ class _StepsBeforeFence:
         self._fence = fence
 
     def __await__(self) -> Generator[Any, None, Any]:
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         steps, is_shut = self._awaitable.__await__(), False
         error: BaseException | None = None
-        while True:
-            if not is_shut:
+        try:
+            while True:
+                if not is_shut:
+                    try:
+                        self._fence.check()
+                    except FencedError as e:
+                        error, is_shut = e, True
+                        # Without a request, a timeout of the coroutine that is due now would take the error for its
+                        # own cancellation, and the coroutine would go on. The error of the request itself ends here.
+                        task.cancel()
+                        with contextlib.suppress(asyncio.CancelledError):
+                            yield
                 try:
-                    self._fence.check()
-                except FencedError as e:
-                    error, is_shut = e, True
-            try:
-                # Not all iterators can take errors in: e.g. some await nothing but a future.
-                awaited = steps.send(None) if error is None else getattr(steps, "throw", _raise)(error)
-            except StopIteration as e:
-                return e.value
-            finally:
-                error = None
-            try:
-                yield awaited
-            except BaseException as e:
-                error = e
+                    # Not all iterators can take errors in: e.g. some await nothing but a future.
+                    awaited = steps.send(None) if error is None else getattr(steps, "throw", _raise)(error)
+                except StopIteration as e:
+                    return e.value
+                finally:
+                    error = None
+                try:
+                    yield awaited
+                except BaseException as e:
+                    error = e
+        finally:
+            if is_shut:
+                task.uncancel()
 
 
 def _raise(error: BaseException) -> Any:
