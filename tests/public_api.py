@@ -41,7 +41,7 @@ def _describe(name: str, value: Any) -> Iterator[str]:
         yield f"class {name}({bases}){parameters}"
         if value.__module__.startswith(("kopf.", "kopf_cluster.")):
             yield from _describe_members(name, value)
-    elif callable(value) and hasattr(value, "__name__"):
+    elif inspect.isroutine(value):
         yield f"def {name}{_get_parameters(value)}"
     elif isinstance(value, (str, int, tuple)) and not name.startswith("kopf.__version"):
         yield f"{name} = {value!r}"
