@@ -141,6 +141,37 @@ def test_mistakes_are_explained(args: list[str], code: int, message: str, invoke
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("args", "verb", "resource", "rule"),
+    [
+        (["freeze"], "patch", "clusterkopfpeerings", '[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]'),
+        (["resume"], "patch", "clusterkopfpeerings", '[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]'),
+        (["freeze", "-n", "*"], "list", "namespaces", '[""], resources: [namespaces], verbs: [list]'),
+    ],
+)
+def test_missing_permissions_are_named(
+    args: list[str], verb: str, resource: str, rule: str, cluster: LocalCluster, invoke: Invoke
+) -> None:
+    cluster.faults.inject(403, verb=verb, resource=resource)
+    result = invoke(*args)
+    assert result.returncode == 1
+    assert f"You need this rule: - {{apiGroups: {rule}}}" in result.stderr
+
+
+def test_freezing_of_nobody_is_said(cluster: LocalCluster, invoke: Invoke, start: Starter) -> None:
+    """Replicas do not take part in the peering, unless they are told to; dead operators do no more."""
+    dead = {"priority": 1, "lifetime": 1, "lastseen": "2020-01-01T00:00:00+00:00"}
+    peering = {"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}}
+    cluster.apply({**peering, "status": {"dead": dead, "odd": 5}})
+    with start("run", "--leader-election=op", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("Leading as")
+        result = invoke("freeze")
+        assert (result.returncode, len(result.stdout.splitlines())) == (0, 1)
+        assert "No operator takes part in the peering 'default' cluster-wide now" in result.stderr
+        assert invoke("resume").stderr == ""
+        assert process.stop() == 0
+
+
 def test_missing_kinds_are_explained(tmp_path: pathlib.Path, invoke: Invoke) -> None:
     with LocalCluster() as cluster:
         result = invoke("freeze", KUBECONFIG=str(cluster.kubeconfig))

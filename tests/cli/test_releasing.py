@@ -102,6 +102,15 @@ def test_mistakes(cluster: LocalCluster, release: Release) -> None:
     assert result.returncode != 0
 
 
+@pytest.mark.parametrize("verb", ["list", "patch"])
+def test_missing_permissions_are_named(verb: str, cluster: LocalCluster, release: Release) -> None:
+    cluster.faults.inject(403, verb=verb, resource="kopfexamples")
+    result = release("kopfexamples", "--all-namespaces")
+    assert result.returncode == 1
+    rule = f"- {{apiGroups: [kopf.dev], resources: [kopfexamples], verbs: [{verb}]}}"
+    assert f"You need this rule: {rule}" in result.stderr
+
+
 def test_conflicts_are_got_over(cluster: LocalCluster, release: Release) -> None:
     cluster.faults.inject(409, method="PATCH", times=3)
     result = release("kopfexamples", "-A")

@@ -90,7 +90,7 @@ async def test_failed_logins(reached: Reached) -> None:
 async def test_records_are_put_and_removed(reached: Reached, record: dict[str, Any] | None) -> None:
     reached.serve("clusterkopfpeerings", "kopfpeerings")
     reached.server.on("PATCH /apis/kopf.dev/v1/clusterkopfpeerings/default", reply(obj("default", 1)))
-    assert await reached.freeze(record=record) == ["'default' cluster-wide"]
+    assert await reached.freeze(record=record) == {"'default' cluster-wide": False}
     assert json.loads(reached.server.bodies[-1]) == {"status": {"me": record}}
 
 
@@ -99,7 +99,7 @@ async def test_records_in_namespaces(reached: Reached) -> None:
     for namespace in ("a", "b"):
         path = f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfpeerings/default"
         reached.server.on(f"PATCH {path}", reply(obj("default", 1)))
-    assert await reached.freeze("b", "a") == ["'default' in 'a'", "'default' in 'b'"]
+    assert [*await reached.freeze("b", "a")] == ["'default' in 'a'", "'default' in 'b'"]
 
 
 async def test_absent_peerings(reached: Reached) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from kopf._client.auth.vault import Vault
+from kopf._client.errors import APIForbiddenError
 from kopf._client.http.api import APIClient
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.registry import OperatorRegistry
@@ -14,7 +15,10 @@ from kopf._operator.activities import Activities
 from kopf._operator.login import Authenticator
 from kopf._operator.tasks import cancel
 from kopf._settings.settings import OperatorSettings
+from kopf._values.operator_error import OperatorError
+from kopf._values.permissions import format_rule
 from kopf._values.records import FrozenRecord
+from kopf._values.resources import Resource
 
 
 class Access(FrozenRecord, frozen=True):
@@ -39,3 +43,13 @@ class Access(FrozenRecord, frozen=True):
         finally:
             await self.vault.close()
             executor.threads.release()
+
+
+@contextlib.contextmanager
+def naming_rule(resource: Resource, verb: str, *, subresource: str | None = None) -> Iterator[None]:
+    """Name the rule that is missing if the server forbids the request. Raises :class:`OperatorError`."""
+    try:
+        yield
+    except APIForbiddenError as e:
+        rule = format_rule(resource, [verb], subresource=subresource)
+        raise OperatorError(f"{e}. You need this rule: {rule}") from e

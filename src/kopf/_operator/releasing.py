@@ -15,7 +15,8 @@ from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.patching import PatchConflict, PatchOptions, patch_object
 from kopf._client.resources.targets import Target
-from kopf._operator.access import Access
+from kopf._operator.access import Access, naming_rule
+from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject
 from kopf._values.operator_error import OperatorError
 from kopf._values.patches import FinalizerChange, Patch
@@ -53,19 +54,26 @@ async def release(
     Remove the finalizer from all objects of the named resources, in the namespaces or (if none) in the whole cluster.
 
     With ``dry_run``, nothing is removed. With ``only_deleted``, only objects that are being deleted are released.
-    Raises :class:`UnknownResourceError`; :class:`LoginError`, :class:`APIError`, and :class:`APINetworkError` if
-    the cluster cannot be talked to; :class:`PatchConflict` if an object changes too often.
+    Raises :class:`UnknownResourceError`; :class:`OperatorError` if the permissions are missing; :class:`LoginError`,
+    :class:`APIError`, and :class:`APINetworkError` if the cluster cannot be talked to; :class:`PatchConflict` if an
+    object changes too often.
     """
     async with access.connected() as api:
         for resource in await _find_resources(api, names):
             for namespace in namespaces if namespaces and resource.namespaced else [None]:
-                async for page in list_pages(api, access.settings, Target(resource, namespace)):
-                    for obj in page.objects:
-                        is_relevant = not only_deleted or obj.head.deletionTimestamp is not None
-                        if is_relevant and finalizer in (obj.head.finalizers or ()):
-                            if not dry_run:
-                                await _remove(api, resource, obj, finalizer)
-                            yield Released(resource, obj.head.namespace, obj.head.name)
+                async for obj in _list(api, access.settings, Target(resource, namespace)):
+                    is_relevant = not only_deleted or obj.head.deletionTimestamp is not None
+                    if is_relevant and finalizer in (obj.head.finalizers or ()):
+                        if not dry_run:
+                            await _remove(api, resource, obj, finalizer)
+                        yield Released(resource, obj.head.namespace, obj.head.name)
+
+
+async def _list(api: APIClient, settings: OperatorSettings, target: Target) -> AsyncIterator[KubeObject]:
+    with naming_rule(target.resource, "list"):
+        async for page in list_pages(api, settings, target):
+            for obj in page.objects:
+                yield obj
 
 
 async def _find_resources(api: APIClient, names: Collection[str]) -> Collection[Resource]:
@@ -85,10 +93,12 @@ async def _remove(api: APIClient, resource: Resource, obj: KubeObject, finalizer
     for _ in range(_ATTEMPTS):
         try:
             options = PatchOptions(finalizer, FinalizerChange.REMOVE)
-            await patch_object(api, resource, obj, Patch(), options, logger=logger)
+            with naming_rule(resource, "patch"):
+                await patch_object(api, resource, obj, Patch(), options, logger=logger)
         except PatchConflict:
             path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name)
-            obj = KubeObject.from_json(await api.get(path), api_version=obj.api_version, kind=obj.kind)
+            with naming_rule(resource, "get"):
+                obj = KubeObject.from_json(await api.get(path), api_version=obj.api_version, kind=obj.kind)
             if finalizer not in (obj.head.finalizers or ()):
                 return
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -24,6 +24,11 @@ from kopf.cli.options import (
 
 _PRIORITY = 1_000_000
 """The default priority: higher than usual ones of operators, even random ones."""
+
+_NOBODY = (
+    "No operator takes part in the peering {place} now, so nothing is paused but operators that start meanwhile. "
+    "Standalone operators do not take part, and replicas (--leader-election, --shards) only with --peering."
+)
 
 
 # The parameters have the names of the options, because the environment variables are named after the parameters.
@@ -87,8 +92,10 @@ def freeze(
     record = {**peer.make_record(), "message": message or None}  # an earlier freeze can have left another message
     places = _put(controls, identity, record, **where)
     until = (now + datetime.timedelta(seconds=lifetime)).strftime("%Y-%m-%d %H:%M:%S UTC")
-    for place in places:
+    for place, has_operators in places.items():
         click.echo(f"The operators of the peering {place} are paused by {identity} until {until}.")
+        if not has_operators:
+            click.echo(_NOBODY.format(place=place), err=True)
 
 
 @click.command()
@@ -110,7 +117,7 @@ def _put(
     peering: str | None,
     all_namespaces: bool,
     namespace: tuple[str, ...],
-) -> Collection[str]:
+) -> Mapping[str, bool]:
     if all_namespaces and namespace:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     settings = get_settings(controls)
