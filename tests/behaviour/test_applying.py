@@ -9,6 +9,7 @@ import kubernetes.client
 import pytest
 
 import kopf
+from kopf._logging.tracebacks import format_traceback
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
 from tests.behaviour.running import Calls, Logs, Operator
@@ -121,7 +122,7 @@ async def test_conflicts_are_named(operator: Operator, kex: Objects, api: API, c
     text, conflicts = calls[0]
     assert conflicts[".spec.replicas"] == "someone"
     assert "Deployment default/web is not applied: .spec.replicas is managed by 'someone'" in text
-    assert not (await logs.wait(".*is not applied.*")).exc_info, "its text is enough"
+    assert (await logs.wait(".*is not applied.*")).exc_info, "it shows the line of the handler"
     assert (await api.request("GET", f"{PATH}/web"))["spec"]["replicas"] == 3
 
 
@@ -199,7 +200,8 @@ async def test_refusals_by_rules_of_schemas_are_told_in_one_line(
     kopf.on.create("kopfexamples", id="fn")(async_fn if is_async else sync_fn)
     await operator.start_and_create(kex)
     record = await logs.wait("Handler 'fn' failed with an exception and will try again.*it is too big.*")
-    assert not record.exc_info
+    assert record.exc_info
+    assert "kopf.apply(child)" in format_traceback(record.exc_info, trimming=True)
 
 
 async def test_objects_of_nobody(operator: Operator, kex: Objects, api: API) -> None:

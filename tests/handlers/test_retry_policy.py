@@ -216,6 +216,14 @@ def test_arbitrary_errors(mode: kopf.ErrorsMode, limits: Any, outcome: Outcome, 
     )
 
 
+def test_our_own_errors_have_tracebacks_if_they_show_lines_of_users() -> None:
+    error = kopf.OperatorError("it is explained")
+    assert not judge_it(make_handler(), error).has_traceback
+    with pytest.raises(kopf.OperatorError):
+        raise error
+    assert judge_it(make_handler(), error).has_traceback
+
+
 @pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
 @pytest.mark.parametrize(
     ("error", "final", "level", "message", "details"),

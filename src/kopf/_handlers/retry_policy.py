@@ -32,6 +32,7 @@ from kopf._handlers.handler_errors import (
 )
 from kopf._handlers.handlers import ActivityHandler, Handler, IndexingHandler, WatchingHandler, WebhookHandler
 from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._logging.tracebacks import has_users_frame
 from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.bodies import StanzaError
 from kopf._values.operator_error import OperatorError
@@ -171,8 +172,8 @@ def _judge_arbitrary_error(handler: Handler, attempt: Attempt, error: Exception,
     else:
         plan, outcome = f"try again in {backoff} seconds", Outcome(final=False, delay=backoff, exception=error)
     message = "%s failed with an exception and will %s: %s"
-    # The other ones are explained by their texts, e.g. refusals of what the handler has applied.
-    has_traceback = not isinstance(error, OperatorError)
+    # Our own errors are explained by their texts, e.g. refusals of what a reconciler has yielded.
+    has_traceback = not isinstance(error, OperatorError) or has_users_frame(error)
     return Judgement(outcome, logging.ERROR, message, (plan, name_error(error)), has_traceback=has_traceback)
 
 

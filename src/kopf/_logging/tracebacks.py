@@ -75,6 +75,12 @@ class TrimmingFormatter(logging.Formatter):
         return format_traceback(ei, trimming=self.is_trimming)
 
 
+def has_users_frame(error: BaseException) -> bool:
+    """Tell if the error was raised by the user's code, or passed through it."""
+    filenames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(_list_users_frames(filenames))
+
+
 def format_traceback(exc_info: ExcInfo, *, trimming: bool) -> str:
     """
     Format the traceback. With ``trimming``, the error and its causes begin at the user's code.
@@ -119,8 +125,13 @@ def _walk(summary: traceback.TracebackException) -> Iterator[traceback.Traceback
 
 def _find_users_frame(filenames: list[str]) -> int:
     """Find the first frame of the user's code; without such, it is the very first frame."""
+    found = _list_users_frames(filenames)
+    return found[0] if found else 0
+
+
+def _list_users_frames(filenames: list[str]) -> list[int]:
     found = [index for index, name in enumerate(filenames) if not is_library(name)]
     if not found and _INVOCATION in filenames:
         invocation = filenames.index(_INVOCATION)
         found = [index for index in range(invocation, len(filenames)) if not is_framework(filenames[index])]
-    return found[0] if found else 0
+    return found
