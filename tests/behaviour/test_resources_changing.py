@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -280,3 +281,65 @@ async def test_terminating_resources_are_served_until_they_are_gone(operator: Op
             while "temps.kopf.dev" in [crd async for crd in _list_definitions(api)]:
                 await asyncio.sleep(0.01)
     assert sorted(calls) == ["a begins", "a ends", "b begins", "b ends"]
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+async def test_results_are_saved_when_the_status_subresource_is_switched_off(
+    operator: Operator, api: API, calls: Calls, is_permitted: bool
+) -> None:
+    """As for deleted objects, the server answers 404."""
+    define(operator.cluster, "temps", status=True)
+    if not is_permitted:
+        operator.cluster.faults.inject(403, resource="customresourcedefinitions", agent="kopf/")
+
+    @kopf.on.create("temps", id="fn")
+    async def fn(name: str, **_: Any) -> str:
+        calls.append(name)
+        if name == "first":
+            define(operator.cluster, "temps", status=False)
+        return "done"
+
+    await operator.start(watching=("temps",))
+    async with watch(api, "Temp", "temps") as temps:
+        for name in ("first", "second"):
+            await temps.create(name)
+            obj = await temps.wait_handled(name)
+            assert obj["status"] == {"fn": "done"}
+    assert calls == ["first", "second"]
+
+
+async def test_deleted_objects_cost_few_requests(operator: Operator, api: API) -> None:
+    """Once a second, it is checked that they are not missing because of a lost subresource."""
+    define(operator.cluster, "temps", status=True)
+
+    @kopf.on.create("temps", id="fn")
+    async def fn(name: str, **_: Any) -> str:
+        await api.request("DELETE", f"/apis/kopf.dev/v1/namespaces/default/temps/{name}")
+        return "done"
+
+    def count(verb: str, resource: str, code: int) -> int:
+        return operator.cluster.counters.get((verb, resource, code), 0)
+
+    await operator.start(watching=("temps",))
+    before, began = count("get", "", 200), time.monotonic()
+    for number in range(20):
+        await create(api, "temps", f"obj{number}")
+    async with asyncio.timeout(PATIENCE):
+        while count("patch", "temps/status", 404) < 20:
+            await asyncio.sleep(0.01)
+    others = 5  # it discovers a few times, as the definition is new
+    assert count("get", "", 200) - before <= time.monotonic() - began + 1 + others
+
+
+async def test_results_are_saved_when_the_status_subresource_is_switched_on(
+    operator: Operator, api: API, calls: Calls, logs: Logs
+) -> None:
+    define(operator.cluster, "temps", status=False)
+    kopf.on.create("temps", id="fn")(lambda **_: "done")
+    await operator.start(watching=("temps",))
+    define(operator.cluster, "temps", status=True)
+    await logs.wait("Starting the watch-stream for temps.v1.kopf.dev.*", times=2)
+    async with watch(api, "Temp", "temps") as temps:
+        await temps.create()
+        obj = await temps.wait_handled()
+        assert obj["status"] == {"fn": "done"}

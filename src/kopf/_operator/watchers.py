@@ -46,7 +46,12 @@ class Watchers:
         Resources of unavailable API groups are watched as before.
         """
         known: dict[Resource, Slots] = {}
-        outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
+        subresources = {resource: resource.subresources for resource in plan}
+        outdated = {
+            resource
+            for resource, watcher in self._watchers.items()
+            if watcher.handlers != plan.get(resource) or resource.subresources != subresources[resource]
+        }
         for resource in sorted(outdated, key=str):
             if resource.api_version not in unavailable:
                 outgoing = self._watchers[resource]

@@ -9,7 +9,7 @@ finalizers go as a JSON patch (RFC 6902). The ``resourceVersion`` guards it, so 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Final, TypedDict
 
 from kopf._values.diffs import DiffOperation, diff
@@ -287,6 +287,14 @@ def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]
     if main:
         requests.append(PatchRequest(None, MERGE_PATCH, main))
     return requests
+
+
+def join(requests: Sequence[PatchRequest]) -> PatchRequest:
+    """Make one request of those of :func:`compose`, for an object without the status subresource."""
+    first, changes = requests[0], [request.changes for request in requests]
+    merged = {key: value for part in changes if isinstance(part, dict) for key, value in part.items()}
+    items = [item for part in changes if isinstance(part, list) for item in part]
+    return PatchRequest(None, first.content_type, items or merged, first.exclusive)
 
 
 def _drop_empty(stanza: dict[str, Any]) -> dict[str, Any]:

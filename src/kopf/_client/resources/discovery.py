@@ -285,6 +285,14 @@ async def _read_version(
         return exc
 
 
+async def read_subresources(api: APIClient, resource: Resource) -> frozenset[str] | None:
+    """Read the current subresources of the resource; ``None`` if they, or the resource, cannot be found."""
+    group = Group(resource.group, (resource.version,))
+    found = await _read_version(api, group, resource.version, asyncio.Semaphore())
+    known = found if isinstance(found, list) else ()
+    return next((item.subresources for item in known if item == resource), None)
+
+
 def _get_api_version(group: Group, version: str) -> str:
     return f"{group.name}/{version}" if group.name else version
 

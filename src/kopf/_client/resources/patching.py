@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import logging
+import math
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,14 +18,18 @@ from kopf._client.errors import (
     APINotFoundError,
 )
 from kopf._client.http.api import AnyLogger, APIClient
+from kopf._client.resources.discovery import read_subresources
 from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
 from kopf._values.objects import KubeObject
 from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS
-from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
+from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose, join
 from kopf._values.resources import Resource
 
 _MAX_CONFLICTS = 5
 """The number of immediate attempts of an exclusive patch while the object keeps changing."""
+
+_CHECKING_INTERVAL = 1.0
+"""How often to check if a resource has lost its status subresource, in seconds: objects are deleted all the time."""
 
 
 class PatchConflict(Exception):
@@ -143,7 +151,11 @@ class _Sending(NamedTuple):
             try:
                 response = await self._request(obj, request)
             except APINotFoundError:
-                return None
+                if request.subresource != "status" or not await _is_status_gone(self.api, self.resource):
+                    return None
+                subresources = self.resource.subresources - {"status"}
+                whole = self._replace(resource=dataclasses.replace(self.resource, subresources=subresources))
+                return await whole.send(obj, [join(requests)])
             except APIClientError as e:
                 if e.is_identity_mismatch:
                     return None  # the object is gone, and there is another one with the same name
@@ -187,6 +199,36 @@ class _Sending(NamedTuple):
         """Name the authors of refused changes, if the changes themselves are the reason."""
         if error.is_unacceptable and self.patch.authorship is not None:
             error.authors = self.patch.authorship.find_authors(self.patch, error.fields)
+
+
+class _StatusCheck:
+    """Whether the status subresource of one resource is switched off since its discovery."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._time = -math.inf
+        self._is_gone = False
+
+    async def is_gone(self, api: APIClient, resource: Resource) -> bool:
+        async with self._lock:
+            if self._time + _CHECKING_INTERVAL <= asyncio.get_running_loop().time():
+                subresources = await read_subresources(api, resource)
+                self._is_gone = subresources is not None and "status" not in subresources
+                self._time = asyncio.get_running_loop().time()
+            return self._is_gone
+
+
+_status_checks: weakref.WeakKeyDictionary[APIClient, dict[Resource, _StatusCheck]] = weakref.WeakKeyDictionary()
+
+
+async def _is_status_gone(api: APIClient, resource: Resource) -> bool:
+    """
+    Tell if the status subresource does not exist anymore; otherwise, the object does not.
+
+    The server answers 404 in both cases. The operator learns of new definitions a moment later, or never if it may not
+    watch them.
+    """
+    return await _status_checks.setdefault(api, {}).setdefault(resource, _StatusCheck()).is_gone(api, resource)
 
 
 def _log(request: PatchRequest, logger: AnyLogger) -> None:
