@@ -82,17 +82,24 @@ async def foreign_place(kubeconfig: str) -> AsyncIterator[Place]:
 
 async def _clean_up(client: Client, namespace: str) -> None:
     """Remove everything. The operators are stopped already, so their finalizers are removed here."""
+    with contextlib.suppress(RequestError):  # it is not served yet, so there are no objects
+        await _remove_finalizers(client)
+    deleted = []
+    for path in (f"{_NAMESPACES}/{namespace}", _CRD):
+        with contextlib.suppress(RequestError):  # it has never been made: the error of that is worth more
+            await client.request("DELETE", path)
+            deleted.append(path)
+    for path in deleted:
+        await _wait(client, path, 404)
+
+
+async def _remove_finalizers(client: Client) -> None:
     widgets = msgspec.json.decode(await client.request("GET", f"{API}/widgets"))["items"]
     for widget in widgets:
         metadata = widget["metadata"]
         if metadata.get("finalizers"):
             path = f"{API}/namespaces/{metadata['namespace']}/widgets/{metadata['name']}"
             await client.request("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
-    for path in (f"{_NAMESPACES}/{namespace}", _CRD):
-        with contextlib.suppress(RequestError):  # it has never been made: the error of that is worth more
-            await client.request("DELETE", path)
-    for path in (f"{_NAMESPACES}/{namespace}", _CRD):
-        await _wait(client, path, 404)
 
 
 async def _wait(client: Client, path: str, status: int) -> None:

@@ -30,7 +30,7 @@ class WebApp(
     """An application that is served over HTTP."""
 
 
-@kopf.reconcile(WebApp, owns=["deployments", "services", "ingresses"], backoff=kopf.exponential())
+@kopf.reconcile(WebApp, owns=["deployments", "services", "ingresses.networking.k8s.io"], backoff=kopf.exponential())
 async def serve(name, spec: WebAppSpec, **_):
     labels = {"app": name}
     container = {"name": "web", "image": spec.image, "ports": [{"containerPort": spec.port}]}

@@ -320,7 +320,7 @@ def _find_records(obj: KubeObject) -> Iterator[tuple[str, ProgressRecord]]:
         if "started" in text and len(text) <= _MAX_RECORD:
             try:
                 record = codec.decode(text)
-            except ValueError:
+            except ValueError:  # not JSON: an annotation of somebody else, which can be any text
                 continue
             if is_record(record):
                 yield name, record
