@@ -179,6 +179,28 @@ def test_secrets_are_mirrored(tmp_path: pathlib.Path) -> None:
         assert simulation.get("secret", "s", namespace="new")["data"] == {"k": "eA=="}
 
 
+def test_passwords_are_generated_once(tmp_path: pathlib.Path) -> None:
+    """Whatever happens to the Secret, to the operator, and to the stream of Secrets."""
+
+    def get_passwords() -> list[str]:
+        simulation.settle()
+        return [simulation.get("secret", name)["data"]["password"] for name in ("obj", "other")]
+
+    with run_page("generated-secrets", tmp_path) as simulation:
+        simulation.faults.lag(0, up_to=3)
+        create(simulation)
+        create(simulation, "other")
+        first, other = get_passwords()
+        assert first != other
+        simulation.restart()
+        simulation.patch("kopfexample", "obj", {"spec": {"size": 4}})
+        assert get_passwords() == [first, other]
+        simulation.patch("secret", "obj", {"data": {"password": "eA=="}})
+        assert get_passwords() == [first, other]
+        simulation.delete("secret", "obj")
+        assert get_passwords() == [first, other]
+
+
 def test_few_events_are_posted(tmp_path: pathlib.Path) -> None:
     with run_page("fewer-events", tmp_path) as simulation:
         create(simulation)
