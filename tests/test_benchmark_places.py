@@ -29,4 +29,4 @@ async def test_early_failures_leave_nothing(trouble: dict[str, Any], monkeypatch
         cluster.faults.clear()
         async with Client.connected(places.read_info(str(cluster.kubeconfig))) as client:
             with pytest.raises(RequestError, match="not found"):
-                await client.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.bench.example.com")
+                await client.request("GET", places._CRD)

@@ -24,7 +24,7 @@ from kopf._handlers.causes import (
     WatchingCause,
     WebhookCause,
 )
-from kopf._handlers.current_handler import current_subhandling
+from kopf._handlers.current_handler import NoSubhandlingError, current_subhandling
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import (
     ActivityHandler,
@@ -442,7 +442,8 @@ def _add_subhandler(
 ) -> None:
     context = current_subhandling.get(None)
     if context is None:
-        raise LookupError("Sub-handlers can only be declared while a handler of changes is being executed.")
+        raise NoSubhandlingError("Sub-handlers can only be declared while a handler of changes is being executed.")
+    _check_function(fn)
     parent, path = context.parent, parse_field(field)
     scope = parent.field or parent.scope
     # The field is not a part of the id, unlike in other handlers, unless two sub-handlers would have the same id.

@@ -142,10 +142,11 @@ async def test_connection(reviewer: Reviewer, calls: Calls) -> None:
 
 
 async def test_fields(reviewer: Reviewer, calls: Calls) -> None:
+    """They only select the objects: the change is that of the whole object, as in the original framework."""
     declare(calls, field="spec.field")
     kwargs = await ask(reviewer, calls, "UPDATE", make_object({"field": "new", "other": 1}))
-    assert (kwargs["old"], kwargs["new"]) == ("value", "new")
-    assert kwargs["diff"] == (("change", (), "value", "new"),)
+    assert (kwargs["old"]["spec"], kwargs["new"]["spec"]) == ({"field": "value"}, {"field": "new", "other": 1})
+    assert kwargs["diff"] == (("change", ("spec", "field"), "value", "new"), ("add", ("spec", "other"), None, 1))
 
 
 async def test_generated_names(reviewer: Reviewer, calls: Calls) -> None:

@@ -98,6 +98,34 @@ EXPLANATIONS = [
             rf"\+ {LOG} INFO Handler '\w+' succeeded.",
         ),
     ),
+    Explanation(
+        "updates-afresh",
+        ("resume-edited",),
+        (
+            rf"\+ {CALL} fn reason=update param=null retry=0",
+            rf"\+ {LOG} ERROR Handler 'fn' failed temporarily: again",
+            rf"- {LOG} INFO Resuming is superseded by updating: .*",
+        ),
+    ),
+    Explanation(
+        "declared-after-execution",
+        ("sub-declared-after-execution",),
+        (
+            rf"\+ {CALL} second reason=create param=null retry=0",
+            rf"\+ {LOG} INFO Handler 'parent/second' succeeded.",
+        ),
+    ),
+    Explanation(
+        "ids-of-one-annotation",
+        ("ids-of-one-annotation",),
+        (
+            rf"\+ {CALL} second reason=create param=null retry=1",
+            rf"[+-] {CALL} (first|second) reason=create param=null retry=0",
+            rf"[+-] {LOG} INFO Handler 'a[./]b' succeeded.",
+            rf"\+ {LOG} ERROR Handler 'a.b' failed temporarily: again",
+            rf"[+-] {LOG} INFO Creation is processed: . succeeded; . failed.",
+        ),
+    ),
     Explanation("types-in-diffs", ("update-kinds-of-values",), (rf"[+-] {CALL} update_fn .* diff: .*",)),
     Explanation(
         "null-is-absent",
@@ -304,11 +332,19 @@ EXPLANATIONS = [
     ),
     Explanation(
         "words-of-limits",
-        ("retries-zero", "timeout-zero", "errors-with-empty-message"),
+        ("retries-zero", "timeout-zero"),
         (
             rf"[+-] {LOG} .* has exceeded \d+ retries.",
             rf"[+-] {LOG} .* has timed out after .*",
-            rf"[+-] {LOG} .* failed permanently: PermanentError(\(\))?",
+        ),
+    ),
+    Explanation(
+        "words-of-empty-errors",
+        ("errors-with-empty-message", "admission-errors-without-texts"),
+        (
+            rf"[+-] {LOG} .* failed permanently: (PermanentError|AdmissionError)(\(('')?\))?",
+            rf"\+ {LOG} INFO Webhook 'check' denied the change: AdmissionError",
+            rf"[+-] {STEP} .* denied the request: (PermanentError|AdmissionError)(\(('')?\))?",
         ),
     ),
     Explanation(

@@ -116,16 +116,27 @@ def test_contradictory_options_are_refused(context: SubhandlingContext, options:
     assert context.declared == []
 
 
-def test_outside_of_handlers_there_are_no_subhandlers() -> None:
-    with pytest.raises(LookupError, match="while a handler"):
+@pytest.mark.parametrize("error", [LookupError, TypeError, RuntimeError])
+def test_outside_of_handlers_there_are_no_subhandlers(error: type[Exception]) -> None:
+    with pytest.raises(error, match="while a handler"):
         kopf.subhandler()(do_nothing)
-    with pytest.raises(LookupError, match="while a handler"):
+    with pytest.raises(error, match="while a handler"):
         kopf.register(do_nothing)
 
 
-async def test_outside_of_handlers_nothing_can_be_executed() -> None:
-    with pytest.raises(LookupError, match="only inside of a handler"):
+@pytest.mark.parametrize("error", [LookupError, TypeError, RuntimeError])
+async def test_outside_of_handlers_nothing_can_be_executed(error: type[Exception]) -> None:
+    with pytest.raises(error, match="only inside of a handler"):
         await kopf.execute(fns=[do_nothing])
+
+
+@pytest.mark.parametrize("fns", [5, [5], "abc", {"a": 5}], ids=str)
+async def test_subhandlers_must_be_functions(context: SubhandlingContext, fns: Any) -> None:
+    with pytest.raises(ValueError, match="function"):
+        await kopf.execute(fns=fns)
+    with pytest.raises(ValueError, match="function"):
+        kopf.register(fns)
+    assert context.declared == []
 
 
 @pytest.mark.parametrize(

@@ -310,8 +310,6 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = super().kwargs_for(handler)
-        if isinstance(handler, WebhookHandler) and handler.field:
-            _narrow_to_field(kwargs, handler.field, self)
         if not (isinstance(handler, WebhookHandler) and handler.type is WebhookType.MUTATING):
             kwargs.update({"patch": self.discarded, **self.indices})
         return kwargs
@@ -327,7 +325,7 @@ def _decode_old(decoder: Decoder, value: Any) -> Any:
         return None
 
 
-def _narrow_to_field(kwargs: Kwargs, path: FieldPath, cause: ChangingCause | WebhookCause) -> None:
+def _narrow_to_field(kwargs: Kwargs, path: FieldPath, cause: ChangingCause) -> None:
     """Show the change of the field instead of the whole object."""
     old, new = resolve(cause.old, path), resolve(cause.new, path)
     kwargs.update({"old": old, "new": new, "diff": diff(old, new)})

@@ -20,6 +20,14 @@ current_cause: ContextVar[ResourceCause] = ContextVar("current_cause")
 """The cause of the running handler, with its object."""
 
 
+class NoSubhandlingError(LookupError, TypeError, RuntimeError):
+    """
+    No handler of changes runs here, so there are no sub-handlers.
+
+    The original framework raises any of the three errors, by the function and the kind of the running handler.
+    """
+
+
 class SubhandlingFn(Protocol):
     """Executes sub-handlers by the rules of the current handling cycle, or by the given ones."""
 

@@ -98,7 +98,7 @@ class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
 
     def get_viewed_field(self, fn: HandlerFn) -> FieldPath:
         """Get the field of the change that the function or a callback sees; empty for the whole object."""
-        return self.field if fn is self.fn else ()
+        return ()
 
     def list_callbacks(self) -> list[HandlerFn]:
         """List the callbacks in its options."""
@@ -239,7 +239,7 @@ class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """
 
     def get_viewed_field(self, fn: HandlerFn) -> FieldPath:
-        return super().get_viewed_field(fn) or self.scope
+        return (self.field if fn is self.fn else ()) or self.scope
 
     @property
     def repeats(self) -> bool:

@@ -266,6 +266,21 @@ CASES = [
         (create(), settle(), stop(), delete(), start(), settle()),
     ),
     Case(
+        "resume-edited",
+        """
+        @kopf.on.resume(*E)
+        @kopf.on.update(*E)
+        def fn(retry, **kw):
+            see({**kw, 'retry': retry})
+            if retry < 2:
+                raise kopf.TemporaryError('again', delay=0.5)
+        @kopf.on.create(*E)
+        def create_fn(**kw):
+            pass
+        """,
+        (create(), settle(), stop(), start(), until("fn"), edit(field=2), settle()),
+    ),
+    Case(
         "resume-retried",
         """
         @kopf.on.resume(*E)

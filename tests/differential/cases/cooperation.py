@@ -193,6 +193,34 @@ def check(old, new, diff, dryrun, subresource, operation, userinfo, headers, par
         delete(),
     ),
     admission(
+        "fields",
+        """
+@kopf.on.validate(*E, field='spec.field')
+def check(old, new, diff, operation, **kw):
+    note([operation, plain(old and old['spec']), plain(new and new['spec'])])
+    note(plain(diff) if operation == 'UPDATE' else None)
+""",
+        create(spec={"field": 1, "other": 1}),
+        settle(),
+        edit(field=2),
+        edit(other=2),
+        edit(field=None),
+        delete(),
+    ),
+    admission(
+        "errors-without-texts",
+        """
+@kopf.on.validate(*E)
+def check(spec, **kw):
+    if spec.get('field') == 'denied':
+        raise kopf.AdmissionError('')
+    if spec.get('field') == 'failed':
+        raise kopf.PermanentError()
+""",
+        create("denied", spec={"field": "denied"}),
+        create("failed", spec={"field": "failed"}),
+    ),
+    admission(
         "two",
         """
 @kopf.on.validate(*E)

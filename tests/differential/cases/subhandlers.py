@@ -22,6 +22,41 @@ kopf.set_default_lifecycle(kopf.lifecycles.{lifecycle})
 """
 
 
+OUTSIDE = """
+def catching(error, fn):
+    try:
+        fn()
+    except error:
+        note(f'{error.__name__} is caught')
+async def catching_in(error, **options):
+    try:
+        await kopf.execute(**options)
+    except error:
+        note(f'{error.__name__} is caught')
+def sub(**kw): pass
+async def check():
+    catching(TypeError, lambda: kopf.register(sub))
+    catching(TypeError, lambda: kopf.subhandler()(sub))
+    await catching_in(LookupError)
+    await catching_in(RuntimeError, fns=[sub])
+    await catching_in(RuntimeError, handlers=[])
+    await catching_in(RuntimeError, registry=kopf.OperatorRegistry())
+    await catching_in(TypeError, fns=[sub], handlers=[])
+catching(LookupError, lambda: kopf.register(sub))
+catching(LookupError, lambda: kopf.subhandler()(sub))
+asyncio.run(catching_in(LookupError, fns=[sub]))
+
+@kopf.on.startup()
+@kopf.on.cleanup()
+@kopf.on.event(*E, when=lambda type, **_: type == 'ADDED')
+@kopf.daemon(*E)
+@kopf.timer(*E, interval=1000)
+@kopf.index(*E)
+async def fn(**kw):
+    await check()
+"""
+
+
 CASES = [
     Case(
         "sub",
@@ -312,6 +347,70 @@ CASES = [
             edit(field={"x": 2, "y": {"z": 2}}),
             settle(),
         ),
+    ),
+    Case("sub-outside", OUTSIDE, (create(), settle())),
+    Case(
+        "sub-of-no-functions",
+        """
+        @kopf.on.create(*E)
+        async def parent(**kw):
+            see(kw)
+            for fns in (5, [5], 'abc'):
+                try:
+                    await kopf.execute(fns=fns)
+                except ValueError:
+                    note(f'{fns}: ValueError')
+            try:
+                kopf.register(5)
+            except ValueError:
+                note('registered: ValueError')
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-executed-twice",
+        """
+        @kopf.on.create(*E)
+        async def parent(retry, **kw):
+            see({**kw, 'retry': retry})
+            async def sub(x, retry, **kw):
+                see({**kw, 'retry': retry}, tag=x)
+                if retry < 1:
+                    raise kopf.TemporaryError('again', delay=0.2)
+                return x
+            await kopf.execute(fns={'a': functools.partial(sub, 'a'), 'b': functools.partial(sub, 'b')})
+            note('between')
+            await kopf.execute(fns={'c': functools.partial(sub, 'c'), 'a': functools.partial(sub, 'a again')})
+            return 'done'
+        """,
+        (*ONCE, edit(field=2), settle()),
+    ),
+    Case(
+        "sub-declared-after-execution",
+        """
+        @kopf.on.create(*E)
+        async def parent(**kw):
+            see(kw)
+            await kopf.execute(fns={'first': lambda **kw: see(kw, tag='first')})
+            @kopf.subhandler(id='second')
+            def second(**kw):
+                see(kw, tag='second')
+        """,
+        ONCE,
+    ),
+    Case(
+        "ids-of-one-annotation",
+        """
+        @kopf.on.create(*E, id='a/b')
+        async def first(**kw):
+            see(kw)
+        @kopf.on.create(*E, id='a.b')
+        async def second(retry, **kw):
+            see({**kw, 'retry': retry})
+            if retry < 1:
+                raise kopf.TemporaryError('again', delay=0.2)
+        """,
+        ONCE,
     ),
     Case(
         "order-of-declaration",

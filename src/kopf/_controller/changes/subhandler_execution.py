@@ -7,7 +7,8 @@ from typing import Any
 
 from kopf._controller.changes.selection import Selection
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.current_handler import SubhandlingContext, current_subhandling
+from kopf._handlers.current_handler import NoSubhandlingError, SubhandlingContext, current_subhandling
+from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.registry import OperatorRegistry
@@ -37,16 +38,16 @@ async def execute(
     replaces the cause of the current handler as the source of the sub-handlers' kwargs.
 
     Returns when all sub-handlers have finished. Until then, raises an exception that interrupts the current handler, so
-    that Kopf calls it again later. Raises :class:`LookupError` outside of handlers of changes, and :class:`TypeError`
-    for more than one source or an unfit cause.
+    that Kopf calls it again later. Raises :class:`LookupError` outside of handlers of changes, :class:`TypeError` for
+    more than one source or an unfit cause, and :class:`ValueError` if ``fns`` are no functions.
     """
     context = current_subhandling.get(None)
     if context is None:
-        raise LookupError("Sub-handlers can be executed only inside of a handler of changes.")
+        raise NoSubhandlingError("Sub-handlers can be executed only inside of a handler of changes.")
     if sum(source is not None for source in (fns, handlers, registry)) > 1:
         raise TypeError("Only one source of the sub-handlers can be specified: fns=, handlers=, or registry=.")
     if cause is not None and not isinstance(cause, ChangingCause):
-        raise TypeError(f"Only handlers of changes have sub-handlers, but the cause is not a change: {cause!r}.")
+        raise NoSubhandlingError(f"Only handlers of changes have sub-handlers, but the cause is not a change: {cause!r}.")
     if fns is not None:
         chosen = _make_handlers(fns, context)
     elif registry is not None:
@@ -57,7 +58,12 @@ async def execute(
 
 
 def _make_handlers(fns: Fns, context: SubhandlingContext) -> Sequence[ChangingHandler]:
-    named = fns.items() if isinstance(fns, Mapping) else ((get_callable_id(fn), fn) for fn in fns)
+    if not isinstance(fns, Iterable):
+        raise DeclarationError.at_caller(f"fns= must be a mapping or an iterable of functions, got {fns!r}.")
+    named = fns.items() if isinstance(fns, Mapping) else [(get_callable_id(fn), fn) for fn in fns]
+    for _, fn in named:
+        if not callable(fn):
+            raise DeclarationError.at_caller(f"A sub-handler must be a function, got {fn!r}.")
     handlers = [
         ChangingHandler(
             id=context.make_id(name),
