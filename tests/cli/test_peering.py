@@ -144,8 +144,8 @@ def test_mistakes_are_explained(args: list[str], code: int, message: str, invoke
 @pytest.mark.parametrize(
     ("args", "verb", "resource", "rule"),
     [
-        (["freeze"], "patch", "clusterkopfpeerings", '[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]'),
-        (["resume"], "patch", "clusterkopfpeerings", '[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]'),
+        (["freeze"], "patch", "clusterkopfpeerings", "[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]"),
+        (["resume"], "patch", "clusterkopfpeerings", "[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]"),
         (["freeze", "-n", "*"], "list", "namespaces", '[""], resources: [namespaces], verbs: [list]'),
     ],
 )

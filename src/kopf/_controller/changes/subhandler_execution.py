@@ -47,7 +47,7 @@ async def execute(
     if sum(source is not None for source in (fns, handlers, registry)) > 1:
         raise TypeError("Only one source of the sub-handlers can be specified: fns=, handlers=, or registry=.")
     if cause is not None and not isinstance(cause, ChangingCause):
-        raise NoSubhandlingError(f"Only handlers of changes have sub-handlers, but the cause is not a change: {cause!r}.")
+        raise NoSubhandlingError(f"Sub-handlers are for changes, but the cause is not a change: {cause!r}.")
     if fns is not None:
         chosen = _make_handlers(fns, context)
     elif registry is not None:
