@@ -56,7 +56,7 @@ types: $(STAMP)  ## check the types
 	$(BIN)/mypy
 
 docs: $(STAMP)  ## build the site into build/site, and check all links; open build/site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 pytest: $(STAMP)  ## run the tests only
 	@$(MAKE) --no-print-directory original 2>/dev/null || echo "The original framework cannot be installed: it is not compared to."
@@ -161,7 +161,8 @@ $(DEMO)/.installed: pyproject.toml
 	@$(DEMO)/bin/pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@
 
-$(STAMP): pyproject.toml
+# The environment tells the version, too.
+$(STAMP): pyproject.toml src/kopf/_values/version.py
 	@$(CHECK_PYTHON)
 	@if [ -d $(VENV) ] && ! ls $(VENV)/lib/python$(PYTHON_VERSION) >/dev/null 2>&1; then rm -rf $(VENV); fi
 	$(PYTHON) -m venv $(VENV)

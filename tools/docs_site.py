@@ -8,6 +8,7 @@ these files are pages of their own, under the same names.
 from __future__ import annotations
 
 import inspect
+import logging
 import pathlib
 import posixpath
 import re
@@ -37,6 +38,12 @@ DECORATORS = [
     *("on.create", "on.update", "on.delete", "on.resume", "on.field", "on.event", "on.validate", "on.mutate"),
     *("on.subhandler", "daemon", "timer", "index", "reconcile", "convert"),
 ]
+
+
+def on_startup(command: str, dirty: bool) -> None:
+    """Print warnings only. With ``--quiet``, strict builds would not even count them."""
+    for handler in logging.getLogger("mkdocs").handlers:
+        handler.setLevel(logging.WARNING)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
