@@ -97,10 +97,11 @@ class Client:
                 await asyncio.sleep(0.001)
         return reply.body
 
-    async def wait_gone(self, path: str) -> None:
+    async def wait_gone(self, *paths: str) -> None:
         async with asyncio.timeout(PATIENCE):
-            while (await self.call("GET", path)).status != 404:
-                await asyncio.sleep(0.001)
+            for path in paths:
+                while (await self.call("GET", path)).status != 404:
+                    await asyncio.sleep(0.001)
 
     @contextlib.asynccontextmanager
     async def watch(self, path: str, **params: str) -> AsyncIterator[Stream]:

@@ -38,8 +38,7 @@ async def make_family(client: Client, kexes: str, **extra: Any) -> Any:
 async def test_dependents_go_after_their_owners(client: Client, kexes: str) -> None:
     await make_family(client, kexes)
     await client.delete(f"{kexes}/parent")
-    for name in ("child1", "child2", "grandchild"):
-        await client.wait_gone(f"{CONFIG_MAPS}/{name}")
+    await client.wait_gone(*(f"{CONFIG_MAPS}/{name}" for name in ("child1", "child2", "grandchild")))
 
 
 async def test_dependents_with_finalizers_are_only_marked(client: Client, kexes: str) -> None:
@@ -62,15 +61,12 @@ async def test_dependents_stay_while_any_owner_is_there(client: Client, kexes: s
 
 
 async def test_dependents_of_nobody_are_collected(client: Client) -> None:
+    """Owners in other namespaces do not count."""
     nobody = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "nosuch"}
-    await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": [nobody]}))
-    await client.wait_gone(f"{CONFIG_MAPS}/one")
-
-
-async def test_owners_in_other_namespaces_do_not_count(client: Client) -> None:
     other = await client.create("/api/v1/namespaces/kube-system/configmaps", make_config_map("other"))
-    await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": [owner(other)]}))
-    await client.wait_gone(f"{CONFIG_MAPS}/one")
+    for name, reference in (("one", nobody), ("two", owner(other))):
+        await client.create(CONFIG_MAPS, make_config_map(name, metadata={"ownerReferences": [reference]}))
+        await client.wait_gone(f"{CONFIG_MAPS}/{name}")
 
 
 async def test_owners_in_the_foreground_wait_for_their_dependents(client: Client, kexes: str) -> None:
@@ -78,12 +74,10 @@ async def test_owners_in_the_foreground_wait_for_their_dependents(client: Client
     await client.patch(f"{CONFIG_MAPS}/child1", {"metadata": {"finalizers": ["a/b"]}})
     marked = await client.delete(f"{kexes}/parent", propagationPolicy="Foreground")
     assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
-    await client.wait_gone(f"{CONFIG_MAPS}/child2")
-    await client.wait_gone(f"{CONFIG_MAPS}/grandchild")
+    await client.wait_gone(f"{CONFIG_MAPS}/child2", f"{CONFIG_MAPS}/grandchild")
     assert (await client.get(f"{kexes}/parent"))["metadata"]["finalizers"] == ["foregroundDeletion"]
     await client.patch(f"{CONFIG_MAPS}/child1", {"metadata": {"finalizers": None}})
-    await client.wait_gone(f"{CONFIG_MAPS}/child1")
-    await client.wait_gone(f"{kexes}/parent")
+    await client.wait_gone(f"{CONFIG_MAPS}/child1", f"{kexes}/parent")
 
 
 async def make_circle(client: Client, size: int) -> list[str]:
@@ -101,16 +95,14 @@ async def test_cycles_of_owners_end_in_the_foreground(client: Client, size: int)
     """As the conformance test of garbage collectors: "should not be blocked by dependency circle"."""
     paths = await make_circle(client, size)
     await client.delete(paths[0], propagationPolicy="Foreground")
-    for path in paths:
-        await client.wait_gone(path)
+    await client.wait_gone(*paths)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 async def test_cycles_of_owners_end_when_all_of_them_are_deleted_at_once(client: Client, size: int) -> None:
     paths = await make_circle(client, size)
     await client.delete(CONFIG_MAPS, propagationPolicy="Foreground")
-    for path in paths:
-        await client.wait_gone(path)
+    await client.wait_gone(*paths)
 
 
 async def test_cycles_of_owners_end_but_for_what_is_held_by_other_finalizers(client: Client) -> None:

@@ -15,7 +15,6 @@ STEPS = [
     run("diff -f -", stdin=CONFIG % (1, ", z: '1'")),
     fail("diff -f -", '-  x: "1"', '+  x: "2"', '-  z: "1"', absent=["resourceVersion"], stdin=CONFIG % (2, "")),
     same("apply -f - --dry-run=server", "configmap/settings configured (server dry run)", stdin=CONFIG % (2, "")),
-    same("get cm settings -o jsonpath={.data}", '{"x":"1","z":"1"}'),
     same("apply -f - -o jsonpath={.data}", '{"x":"2"}', stdin=CONFIG % (2, "")),
     same("apply -f - -o jsonpath={.data.x}", "3", stdin=CONFIG % (3, "")),
     same(
@@ -66,25 +65,14 @@ STEPS = [
         '{"op":"add","path":"/data/c","value":"3"}]\' -o jsonpath={.data.c}',
         "3",
     ),
-    fail(
-        'patch cm other --type=json -p \'[{"op":"test","path":"/data/b","value":"9"}]\'',
-        "the server rejected our request due to an error in our request",
-    ),
     fail('patch cm other --type=merge -p \'{"data":{"b":2}}\'', "cannot unmarshal number"),
-    fail('patch cm other --type=merge -p \'{"data":{"a b":"2"}}\'', 'The ConfigMap "other" is invalid', "data[a b]"),
-    fail("patch cm nosuch --type=merge -p '{}'", 'configmaps "nosuch" not found'),
     same('patch cm other --type=merge -p \'{"data":{"z":"0"}}\' --dry-run=server -o jsonpath={.data.z}', "0"),
-    same("get cm other -o jsonpath={.data.z}", ""),
     # Labels and annotations.
     same("label cm other color=red", "configmap/other labeled"),
-    fail("label cm other color=blue", "'color' already has a value (red), and --overwrite is false"),
     same("label cm other color=blue --overwrite", "configmap/other labeled"),
-    same("label cm other color=blue", "configmap/other not labeled"),
     same("label cm -l color=blue color-", "configmap/other unlabeled"),
-    fail("label cm other 'bad key=x'", "name part must consist of alphanumeric characters"),
     same("annotate cm other note='some text'", "configmap/other annotated"),
     fail("annotate cm other more=text --resource-version=1", "the object has been modified"),
-    same("annotate cm other note-", "configmap/other annotated"),
     # The editor, and the whole object.
     same("KUBE_EDITOR='sed -i s/c:.*/c:\\ edited/' edit cm other", "configmap/other edited"),
     same("get cm other -o jsonpath={.data.c}", "edited"),
@@ -98,44 +86,26 @@ STEPS = [
         "the object has been modified; please apply your changes to the latest version",
         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other, resourceVersion: '1'}}",
     ),
-    fail(
-        "replace -f -",
-        'configmaps "nosuch" not found',
-        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: nosuch}}",
-    ),
     same(
         "replace --force -f -",
         'configmap "other" deleted\nconfigmap/other replaced',
         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other}, data: {r: '2'}}",
     ),
     # Immutability.
-    same("patch cm other --type=merge -p '{\"immutable\":true}'", "configmap/other patched"),
-    fail(
-        'patch cm other --type=merge -p \'{"data":{"r":"3"}}\'',
-        "data: Forbidden: field is immutable when `immutable` is set",
-    ),
     same("delete cm other", 'configmap "other" deleted'),
-    fail(
-        'patch svc front --type=merge -p \'{"spec":{"clusterIP":"10.96.0.77"}}\'',
-        "spec.clusterIPs[0]",
-        "may not change once set",
-    ),
     # Convenient changes of parts.
     run("apply -f workloads.yaml", "deployment.apps/web created", "statefulset.apps/db created"),
     same("set image deployment/web app=nginx:2", "deployment.apps/web image updated"),
-    same("set env deployment/web MODE=fast LEVEL=1", "deployment.apps/web env updated"),
-    same("set env deployment/web LEVEL-", "deployment.apps/web env updated"),
+    same("set env deployment/web MODE=fast", "deployment.apps/web env updated"),
     same(
         "set resources deployment web --limits=cpu=200m,memory=64Mi",
         "deployment.apps/web resource requirements updated",
     ),
-    same("set serviceaccount deployment web default", "deployment.apps/web serviceaccount updated"),
-    same("set selector svc front tier=back", "service/front selector updated"),
     same(
         "get deployment web -o jsonpath='{.spec.template.spec.containers[0]['\"'\"'image'\"'\"','\"'\"'env'\"'\"']}'",
         'nginx:2 [{"name":"MODE","value":"fast"}]',
     ),
-    eventually("get deployment web -o jsonpath='{.metadata.generation} {.status.observedGeneration}'", "6 6"),
+    eventually("get deployment web -o jsonpath='{.metadata.generation} {.status.observedGeneration}'", "4 4"),
     # Whole directories.
     same("apply -k kustomize", "configmap/dev-shared created\nservice/dev-front created"),
     same("get svc,cm -l origin=kustomize -o name", "service/dev-front\nconfigmap/dev-shared"),

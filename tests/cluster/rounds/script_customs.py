@@ -38,10 +38,6 @@ STEPS = [
         "wait crd/crontabs.stable.example.com --for=condition=Established --timeout=40s",
         "customresourcedefinition.apiextensions.k8s.io/crontabs.stable.example.com condition met",
     ),
-    same(
-        "get crd crontabs.stable.example.com -o jsonpath='{.status.acceptedNames.kind} {.status.storedVersions}'",
-        'CronTab ["v1"]',
-    ),
     run(
         "api-resources --api-group=stable.example.com",
         re.compile(r"^crontabs +ct +stable.example.com/v1 +true +CronTab$", re.MULTILINE),
@@ -96,11 +92,6 @@ STEPS = [
         "{.spec.replicas}",
         "3",
     ),
-    same(
-        "apply --server-side -f -",
-        "crontab.stable.example.com/four serverside-applied",
-        stdin=CRONTAB % ("four", "schedule: z"),
-    ),
     same("KUBE_EDITOR='sed -i s/replicas:.*/replicas:\\ 7/' edit ct one", "crontab.stable.example.com/one edited"),
     same(
         "label ct one two --overwrite group=x",
@@ -108,7 +99,6 @@ STEPS = [
     ),
     same("get ct -l group=x -o custom-columns=N:.metadata.name,R:.spec.replicas", "N R\none 7\ntwo 1"),
     same("get ct --field-selector=spec.policy=Forbid -o name", "crontab.stable.example.com/three"),
-    fail("get ct --field-selector=spec.schedule=x", "field label not supported: spec.schedule"),
     # The status.
     same(PATCH + ' \'{"status":{"ready":true}}\'', "crontab.stable.example.com/one patched (no change)"),
     same(
@@ -117,7 +107,6 @@ STEPS = [
         "crontab.stable.example.com/one patched",
     ),
     same("get ct one -o jsonpath='{.status.ready} {.spec.replicas} {.metadata.generation}'", "true 7 4"),
-    same("get ct one --subresource=status -o jsonpath={.status.ready}", "true"),
     same(
         "wait ct/one --for=jsonpath={.status.ready}=true --timeout=40s", "crontab.stable.example.com/one condition met"
     ),
@@ -126,15 +115,12 @@ STEPS = [
         "crontab.stable.example.com/one patched",
     ),
     same("wait ct/one --for=condition=OK --timeout=40s", "crontab.stable.example.com/one condition met"),
-    fail("get ct one --subresource=nosuch", "the server could not find the requested resource"),
     # The scale.
     same("scale ct one --replicas=4", "crontab.stable.example.com/one scaled"),
     same(
         "get ct one --subresource=scale -o jsonpath='{.kind} {.spec.replicas} {.status.replicas} {.status.selector}'",
         "Scale 4 7 a=b",
     ),
-    fail("scale ct one --replicas=40", "spec.replicas", "should be less than or equal to 10"),
-    fail("scale ct one --current-replicas=5 --replicas=1", "Expected replicas to be 5, was 4"),
     # Descriptions, watches, the end.
     run("describe ct one", "API Version:  stable.example.com/v1", "Kind:         CronTab", "Replicas:  4"),
     start("get ct -w --no-headers", "two"),
@@ -150,15 +136,6 @@ STEPS = [
     same("apply -f crd.yaml", "customresourcedefinition.apiextensions.k8s.io/crontabs.stable.example.com created"),
     run("wait crd --all --for=condition=Established --timeout=40s", "condition met"),
     eventually("get crontabs.stable.example.com -o name", ""),
-    fail(
-        "apply -f -",
-        "is invalid",
-        "spec.versions",
-        "Required value",
-        stdin="{apiVersion: apiextensions.k8s.io/v1, "
-        "kind: CustomResourceDefinition, metadata: {name: xs.example.com}, spec: {group: example.com, "
-        "scope: Namespaced, names: {plural: xs, kind: X}, versions: []}}",
-    ),
     # Lists of anything.
     same("create -f -", "customresourcedefinition.apiextensions.k8s.io/frees.example.com created", stdin=FREE),
     run("wait crd --all --for=condition=Established --timeout=40s", "condition met"),

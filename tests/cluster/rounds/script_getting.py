@@ -39,9 +39,7 @@ STEPS = [
     same("get pods --chunk-size=1 -o name", "pod/alpha\npod/beta\npod/gamma"),
     run("get pods -A", "NAMESPACE", re.compile(r"^default +alpha ", re.MULTILINE)),
     run("get pod,svc", "pod/alpha", "service/kubernetes"),
-    same("get -f pods.yaml -o name", "pod/alpha\npod/beta\npod/gamma"),
     fail("get pod alpha nosuch", 'pods "nosuch" not found'),
-    same("get pod nosuch --ignore-not-found", ""),
     run("get nodes -o wide", "INTERNAL-IP", "OS-IMAGE", "CONTAINER-RUNTIME"),
     run("get ns default -o yaml", "phase: Active", "- kubernetes"),
     run(

@@ -21,7 +21,7 @@ from kopf.testing import Replay, Simulation, SimulationError, replay, simulate
 from tests.testing.kopfexamples import CRD, make
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
-Declare = Callable[[kopf.OperatorRegistry], None]
+Declare = Callable[[kopf.OperatorRegistry], object]
 
 
 def declare(registry: kopf.OperatorRegistry) -> None:
@@ -43,9 +43,8 @@ def declare(registry: kopf.OperatorRegistry) -> None:
     async def update_fn(**_: Any) -> None:
         await asyncio.sleep(3)
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
-    async def delete_fn(**_: Any) -> None:
-        pass
+    kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")(nothing)
+    kopf.on.event("kopfexamples", registry=registry, id="event_fn")(nothing)
 
     @kopf.timer("kopfexamples", interval=7, registry=registry)
     async def timer_fn(patch: kopf.Patch, **_: Any) -> None:
@@ -59,9 +58,24 @@ def declare(registry: kopf.OperatorRegistry) -> None:
     def index_fn(name: str, **_: Any) -> dict[str, int]:
         return {name: 1}
 
-    @kopf.on.event("kopfexamples", registry=registry, id="event_fn")
-    async def event_fn(**_: Any) -> None:
-        pass
+
+async def nothing(**_: Any) -> None:
+    pass
+
+
+def only(decorator: Any, id: str, fn: Callable[..., Any]) -> Declare:
+    """Declare nothing but the handler."""
+    return lambda registry: decorator("kopfexamples", registry=registry, id=id)(fn)
+
+
+def more(decorator: Any, id: str, fn: Callable[..., Any]) -> Declare:
+    """Declare the usual handlers, and this one."""
+
+    def declare_more(registry: kopf.OperatorRegistry) -> None:
+        declare(registry)
+        only(decorator, id, fn)(registry)
+
+    return declare_more
 
 
 async def live_calmly(simulation: Simulation) -> None:
@@ -136,18 +150,9 @@ def test_replays_are_equal_to_the_byte(tmp_path: pathlib.Path) -> None:
 
 
 def test_another_patch_is_told_with_its_difference(tmp_path: pathlib.Path) -> None:
-    def declare_changed(registry: kopf.OperatorRegistry) -> None:
-        @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
-        def create_fn(**_: Any) -> dict[str, int]:
-            return {"size": 2}
-
-    def declare_one(registry: kopf.OperatorRegistry) -> None:
-        @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
-        def create_fn(**_: Any) -> dict[str, int]:
-            return {"size": 1}
-
+    declare_one = only(kopf.on.create, "create_fn", lambda **_: {"size": 1})
     record(tmp_path / "recording", live_calmly, declare_one)
-    result = replay_with(tmp_path / "recording", declare_changed)
+    result = replay_with(tmp_path / "recording", only(kopf.on.create, "create_fn", lambda **_: {"size": 2}))
     assert not result
     assert {item.kind for item in result.divergences} == {"different"}
     assert {item.place for item in result.divergences} == {f"kopfexamples.kopf.dev default/obj{n}" for n in range(4)}
@@ -157,14 +162,7 @@ def test_another_patch_is_told_with_its_difference(tmp_path: pathlib.Path) -> No
 
 
 def test_a_handler_that_is_gone_is_missing(tmp_path: pathlib.Path) -> None:
-    def declare_more(registry: kopf.OperatorRegistry) -> None:
-        declare(registry)
-
-        @kopf.on.event("kopfexamples", registry=registry, id="another_fn")
-        async def another_fn(**_: Any) -> None:
-            pass
-
-    record(tmp_path / "recording", live_calmly, declare_more)
+    record(tmp_path / "recording", live_calmly, more(kopf.on.event, "another_fn", nothing))
     result = replay_with(tmp_path / "recording")
     missing = [item.text for item in result.divergences if item.kind == "missing"]
     assert set(missing) == {"event handler 'another_fn': it was recorded, but has not happened"}
@@ -186,52 +184,45 @@ def test_a_new_handler_is_new(tmp_path: pathlib.Path) -> None:
 
 
 def test_another_outcome_is_told_with_its_error(tmp_path: pathlib.Path) -> None:
-    def declare_event(registry: kopf.OperatorRegistry, *, failing: bool) -> None:
-        @kopf.on.event("kopfexamples", registry=registry, id="event_fn")
-        async def event_fn(spec: kopf.Spec, **_: Any) -> None:
-            if failing and spec.get("size") == 2:
-                raise ValueError("No twos.")
+    async def fail_for_twos(spec: kopf.Spec, **_: Any) -> None:
+        if spec.get("size") == 2:
+            raise ValueError("No twos.")
 
-    record(tmp_path / "recording", live_calmly, lambda registry: declare_event(registry, failing=False))
-    result = replay_with(tmp_path / "recording", lambda registry: declare_event(registry, failing=True))
+    record(tmp_path / "recording", live_calmly, only(kopf.on.event, "event_fn", nothing))
+    result = replay_with(tmp_path / "recording", only(kopf.on.event, "event_fn", fail_for_twos))
     assert [item.kind for item in result.divergences] == ["outcome"]
     assert result.divergences[0].place == "kopfexamples.kopf.dev default/obj1"
     assert result.divergences[0].details == ("-succeeded", "+ValueError: No twos.")
 
 
 def test_another_order_of_writes_is_told(tmp_path: pathlib.Path) -> None:
-    def make_declaring(names: list[str]) -> Declare:
-        def declare_writing(registry: kopf.OperatorRegistry) -> None:
-            from kopf._client.http.api import get_current_api
+    def write_in_order(*names: str) -> Declare:
+        from kopf._client.http.api import get_current_api
 
-            @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
-            async def create_fn(namespace: str, name: str, **_: Any) -> None:
-                api = get_current_api()
-                for field in names:
-                    path = f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/{name}"
-                    await api.patch(path, payload={"metadata": {"annotations": {field: "x"}}})
-                    await asyncio.sleep(1)
+        async def create_fn(namespace: str, name: str, **_: Any) -> None:
+            path = f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/{name}"
+            for field in names:
+                await get_current_api().patch(path, payload={"metadata": {"annotations": {field: "x"}}})
+                await asyncio.sleep(1)
 
-        return declare_writing
+        return only(kopf.on.create, "create_fn", create_fn)
 
-    record(tmp_path / "recording", live_calmly, make_declaring(["a", "b"]))
-    result = replay_with(tmp_path / "recording", make_declaring(["b", "a"]))
+    record(tmp_path / "recording", live_calmly, write_in_order("a", "b"))
+    result = replay_with(tmp_path / "recording", write_in_order("b", "a"))
     assert "order" in {item.kind for item in result.divergences}
-    assert replay_with(tmp_path / "recording", make_declaring(["a", "b"]))
+    assert replay_with(tmp_path / "recording", write_in_order("a", "b"))
 
 
 def test_shorter_delays_of_retries_are_seen(tmp_path: pathlib.Path) -> None:
-    def make_declaring(delay: int) -> Declare:
-        def declare_retrying(registry: kopf.OperatorRegistry) -> None:
-            @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
-            async def create_fn(retry: int, **_: Any) -> None:
-                if not retry:
-                    raise kopf.TemporaryError("Not yet.", delay=delay)
+    def retry_after(delay: int) -> Declare:
+        async def create_fn(retry: int, **_: Any) -> None:
+            if not retry:
+                raise kopf.TemporaryError("Not yet.", delay=delay)
 
-        return declare_retrying
+        return only(kopf.on.create, "create_fn", create_fn)
 
-    record(tmp_path / "recording", live_calmly, make_declaring(10))
-    result = replay_with(tmp_path / "recording", make_declaring(5))
+    record(tmp_path / "recording", live_calmly, retry_after(10))
+    result = replay_with(tmp_path / "recording", retry_after(5))
     assert "different" in {item.kind for item in result.divergences}
     assert any("delayed" in line for item in result.divergences for line in item.details)
 
@@ -251,20 +242,13 @@ def test_failing_startup_is_told(tmp_path: pathlib.Path) -> None:
 
 
 def test_stuck_handlers_are_errors(tmp_path: pathlib.Path) -> None:
-    def declare_stuck(registry: kopf.OperatorRegistry) -> None:
-        @kopf.on.event("kopfexamples", registry=registry, id="event_fn")
-        async def event_fn(**_: Any) -> None:
-            while True:
-                pass
-
-    def declare_quick(registry: kopf.OperatorRegistry) -> None:
-        @kopf.on.event("kopfexamples", registry=registry, id="event_fn")
-        async def event_fn(**_: Any) -> None:
+    async def go_round(**_: Any) -> None:
+        while True:
             pass
 
-    record(tmp_path / "recording", live_calmly, declare_quick)
+    record(tmp_path / "recording", live_calmly, only(kopf.on.event, "event_fn", nothing))
     registry = kopf.OperatorRegistry()
-    declare_stuck(registry)
+    only(kopf.on.event, "event_fn", go_round)(registry)
     with pytest.raises(SimulationError, match="The event loop is blocked"):
         replay(tmp_path / "recording", registry=registry, patience=0.5)
 
@@ -277,14 +261,13 @@ async def test_coroutines_cannot_replay(tmp_path: pathlib.Path) -> None:
 def test_handlers_have_the_recorded_date_and_no_cluster(tmp_path: pathlib.Path) -> None:
     seen: list[tuple[datetime.datetime, str]] = []
 
-    def declare_noting(registry: kopf.OperatorRegistry) -> None:
-        @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
-        async def create_fn(patch: kopf.Patch, **_: Any) -> None:
-            now = datetime.datetime.now(datetime.UTC)
-            patch.status["seen"] = now.isoformat()
-            seen.append((now, pathlib.Path(os.environ["KUBECONFIG"]).read_text()))
+    async def create_fn(patch: kopf.Patch, **_: Any) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        patch.status["seen"] = now.isoformat()
+        seen.append((now, pathlib.Path(os.environ["KUBECONFIG"]).read_text()))
 
     kubeconfig = os.environ.get("KUBECONFIG")
+    declare_noting = only(kopf.on.create, "create_fn", create_fn)
     record(tmp_path / "recording", live_calmly, declare_noting, freeze_wall_clock=True)
     recorded = [*seen]
     seen.clear()
@@ -315,14 +298,13 @@ def test_webhooks_and_logins_are_not_replayed(tmp_path: pathlib.Path) -> None:
 def test_random_functions_of_all_kinds_are_replayed(tmp_path: pathlib.Path) -> None:
     seen: dict[str, list[Any]] = {}
 
-    def declare_random(registry: kopf.OperatorRegistry) -> None:
-        @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
-        def create_fn(name: str, **_: Any) -> None:
-            bits = random.getrandbits(64), random.randbytes(4), random.choice("abcdefgh"), random.sample(range(100), 5)
-            seen[name] = [*bits, random.random(), random.uniform(1, 2), random.gauss(0, 1), random.gauss(0, 1)]
-            random.seed(1)
-            seen[name] += [random.random()]
+    def create_fn(name: str, **_: Any) -> None:
+        bits = random.getrandbits(64), random.randbytes(4), random.choice("abcdefgh"), random.sample(range(100), 5)
+        seen[name] = [*bits, random.random(), random.uniform(1, 2), random.gauss(0, 1), random.gauss(0, 1)]
+        random.seed(1)
+        seen[name] += [random.random()]
 
+    declare_random = only(kopf.on.create, "create_fn", create_fn)
     record(tmp_path / "recording", live_calmly, declare_random)
     recorded = {**seen}
     seen.clear()
