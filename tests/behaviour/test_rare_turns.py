@@ -248,7 +248,7 @@ async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
     async def a(patch: kopf.Patch, **_: Any) -> None:
         calls.append("a")
         deep: dict[str, Any] = {}
-        for _level in range(20_000):
+        for _level in range(200_000):
             deep = {"x": deep}
         patch.spec["deep"] = deep
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -72,7 +73,8 @@ async def test_whole_objects_that_are_nested_too_deeply(
     content = text.replace('"deep"', "[" * 20_000 + "]" * 20_000).encode()
     server.on(f"GET {PATH}", *[stream(content), reply(listing(10, obj("c", 1)))] * 2)
     assert await collect(api, settings) == [["a", "b"], ["c"]]
-    assert await collect(api, settings, "something") == [["a", "b"]]
+    is_readable = sys.version_info >= (3, 14)  # values can be skipped at such depths: nothing there mentions something
+    assert await collect(api, settings, "something") == ([] if is_readable else [["a", "b"]])
 
 
 async def test_refusals(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:

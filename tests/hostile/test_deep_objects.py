@@ -19,7 +19,7 @@ UNREADABLE = (
     "The object cannot be decoded: it (is nested too deeply|would take .* MiB of memory).*It is not handled until.*"
 )
 TOO_MUCH = [deep(20_000), deep_list(20_000), deep(100_000), custom(0)]
-"""Python decodes about 900 levels until 3.11, and about 9,900 since 3.12; the last one is the large text."""
+"""Python decodes about 900 levels until 3.12, and 9,900 or more since then; the last one is the large text."""
 
 
 @pytest.fixture(autouse=True)

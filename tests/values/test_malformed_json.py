@@ -104,6 +104,16 @@ def test_deep_values_are_skipped_fast(item: bytes) -> None:
     assert taken < min(measure(codec.decode, flat) for _ in range(5))
 
 
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"[{":', b"}]")])
+def test_depths_are_known(opening: bytes, closing: bytes) -> None:
+    levels = 1000 // len(closing)
+    for inner in (b"1", b'"[[{{"', b"[],{}"):
+        data = opening * levels + inner + closing * levels
+        assert malformed_json.is_deeper(data, 999)
+        assert malformed_json.is_deeper(data, 1000) is (b"[]" in inner)
+        assert not malformed_json.is_deeper(data, 1001)
+
+
 @pytest.mark.parametrize("levels", [20_000, 100_000])
 def test_the_metadata_of_an_object_are_known_at_any_depth(levels: int) -> None:
     metadata = b'{"name":"n","uid":"u","managedFields":[{"f":' + b"[" * levels + b"]" * levels + b"}]}"

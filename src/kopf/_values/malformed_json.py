@@ -26,6 +26,11 @@ _VALUE = rb"(?:\[(\d{1,9})\]|(" + _STRING + rb"|[^,{}]*+))"
 _find_members = re.compile(rb"(" + _STRING + rb")(?:\s*+:\s*+" + _VALUE + rb")?+", re.DOTALL).finditer
 
 
+def is_deeper(data: bytes, depth: int) -> bool:
+    """Tell if the document has more levels than that. The document itself has the depth 1."""
+    return data.count(b"[") + data.count(b"{") > depth and next(_find_inner(data, depth), None) is not None
+
+
 def prune(data: bytes, depth: int) -> bytes:
     """Replace everything below this depth with nulls. The document itself has the depth 1."""
     parts: list[bytes] = []

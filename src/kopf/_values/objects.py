@@ -69,6 +69,7 @@ _IDENTIFIERS = frozenset({"uid", "resourceVersion"})  # other code joins them by
 _VERSIONS = frozenset({"apiVersion", "kind"})
 _META_TYPES = get_type_hints(ObjectMeta)
 _PRUNED_DEPTH = 32  # enough for all known metadata; Kopf ignores the rest of pruned objects
+_MAX_DEPTH = 10_000  # as in API servers; most versions of Python decode less, but since 3.14, it depends on the stack
 TOO_DEEP = "it is nested too deeply"
 
 
@@ -125,10 +126,13 @@ class KubeObject(Mapping[str, Any]):
         usual, pruned = None, ""
         if len(raw) > oversized_objects.MIN_LARGE:
             raw, pruned = oversized_objects.reduce(raw)
+        if len(raw) > 2 * _MAX_DEPTH and malformed_json.is_deeper(bytes(raw), _MAX_DEPTH):
+            raw, pruned = malformed_json.prune(bytes(raw), _PRUNED_DEPTH), TOO_DEEP
         try:
             envelope: _Envelope = (usual := _decode_usual_envelope(raw))
         except (RecursionError, ValueError):
-            envelope, raw, pruned = _decode_unusual(raw)
+            envelope, raw, problem = _decode_unusual(raw)
+            pruned = pruned or problem
         added = _NOTHING
         if not envelope.apiVersion or not envelope.kind:
             added = _list_absent(envelope, api_version, kind)
