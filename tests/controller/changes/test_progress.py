@@ -822,6 +822,7 @@ def test_large_baselines_are_not_kept(size: int, is_kept: bool) -> None:
 def test_finished_handlers_begin_anew_with_their_subhandlers(woken: Any, is_anew: bool) -> None:
     finished = HandlerState(NOW, purpose="create", stopped=NOW, success=True, retries=1)
     known = {ONE.id: replace(finished, subrefs=(TWO.id,)), TWO.id: finished, THREE.id: finished}
+    woken = None if woken is None else dict(woken)  # calls are noted there
     progress = make_progress(known=known, now=after(9), woken=woken, handlers=[ONE])
     assert progress[ONE.id].finished is not is_anew
     assert progress[ONE.id].subrefs == (TWO.id,)
