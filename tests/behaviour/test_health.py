@@ -261,7 +261,6 @@ async def test_bad_endpoints_are_errors_at_once(operator: Operator) -> None:
 # ------------------------------------------------------------------------------------- of the operator itself
 
 
-@pytest.mark.fastforward
 async def test_silent_streams_are_unhealthy_until_they_recover(
     operator: Operator,
     url: str,
@@ -288,7 +287,6 @@ async def test_silent_streams_are_unhealthy_until_they_recover(
             await kex.merge({"spec": {"field": str(time.monotonic())}})  # something must happen there
 
 
-@pytest.mark.fastforward
 async def test_failing_reconnections_are_unhealthy(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
     operator.set("health.stream_timeout", 1.0)
     operator.set("watching.inactivity_timeout", 0.5)
@@ -320,7 +318,6 @@ async def test_tasks_that_keep_failing_are_unhealthy(
     assert problem == f"{text}: see the log of the operator."
 
 
-@pytest.mark.fastforward
 async def test_denied_streams_are_not_about_the_health(
     operator: Operator,
     url: str,
