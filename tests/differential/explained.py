@@ -108,6 +108,15 @@ EXPLANATIONS = [
         ),
     ),
     Explanation(
+        "optional-deletions-go-on",
+        ("delete-optional-remains",),
+        (
+            rf"\+ {CALL} optional reason=delete param=null retry=\d",
+            rf"\+ {LOG} (ERROR|INFO) Handler 'optional' (failed temporarily: again|succeeded\.)",
+            rf"\+ {LOG} INFO Deletion is processed: . succeeded; . failed.",
+        ),
+    ),
+    Explanation(
         "declared-after-execution",
         ("sub-declared-after-execution",),
         (

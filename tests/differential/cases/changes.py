@@ -266,6 +266,21 @@ CASES = [
         (create(), settle(), stop(), delete(), start(), settle()),
     ),
     Case(
+        "delete-optional-remains",
+        """
+        @kopf.on.delete(*E, optional=True)
+        def optional(retry, **kw):
+            see({**kw, 'retry': retry})
+            if retry < 2:
+                raise kopf.TemporaryError('again', delay=0.3)
+        @kopf.on.delete(*E, labels={'mark': 'on'})
+        def mandatory(retry, **kw):
+            see({**kw, 'retry': retry})
+            raise kopf.TemporaryError('again', delay=0.3)
+        """,
+        (create(labels={"mark": "on"}), settle(), delete(), until("mandatory"), label(mark="off"), settle()),
+    ),
+    Case(
         "resume-edited",
         """
         @kopf.on.resume(*E)
