@@ -102,7 +102,7 @@ EXPLANATIONS = [
         "updates-afresh",
         ("resume-edited",),
         (
-            rf"\+ {CALL} fn reason=update param=null retry=0",
+            rf"[+-] {CALL} fn reason=(resume|update) param=null retry=\d",
             rf"\+ {LOG} ERROR Handler 'fn' failed temporarily: again",
             rf"- {LOG} INFO Resuming is superseded by updating: .*",
         ),
@@ -302,6 +302,14 @@ EXPLANATIONS = [
         ("admission-validate",),
         (rf"[+-] {STEP} 500: admission webhook \"check.auto.kopf.dev\" denied the request: .*",),
     ),
+    Explanation(
+        "mutations-of-deletions",
+        ("admission-configurations-after-exit",),
+        (
+            rf"- {STEP} MutatingWebhookConfiguration .*\"operations\": \[\"\*\"\].*",
+            rf"\+ {STEP} MutatingWebhookConfiguration .*\"operations\": \[\"CONNECT\", \"CREATE\", \"UPDATE\"\].*",
+        ),
+    ),
     Explanation("adopt-adds-nothing-empty", ("adopt-by-wide",), (r"[+-] life 1 notes \| \['generateName', .*\]",)),
     Explanation(
         "errors-of-helpers",
@@ -408,7 +416,6 @@ TESTED_ELSEWHERE = {
     "test_functions_that_can_never_work_are_refused_before_anything_runs",
     "texts-of-errors": "admission/test_errors.py::test_arbitrary_errors_are_shown_on_demand",
     "reviews-in-json": "admission/servers/test_review_server.py::test_only_documents_in_json_are_accepted",
-    "mutations-of-deletions": "admission/test_mutations.py::test_deletions_are_mutated_only_on_request",
     "patches-of-validating": "admission/test_mutations.py::test_validating_handlers_do_not_patch",
     "warnings-of-several-lines": "admission/test_kwargs.py::test_warnings_are_of_one_line",
     "results-over-values": "behaviour/test_results.py::test_results_replace_what_they_cannot_be_added_to",
