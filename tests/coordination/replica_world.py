@@ -65,7 +65,7 @@ class Process:
     @property
     def hands(self) -> frozenset[int]:
         """What it acts upon now."""
-        if not self.is_running or self.now >= self.replica.deadline:
+        if not self.is_running or self.now >= self.replica.renewal.deadline:
             return frozenset()
         return self.replica.acting | self.replica.draining
 
@@ -76,10 +76,10 @@ class Process:
             if self.is_frozen:
                 self.postponed.append(run)
             elif self.is_running:
-                if self.replica.is_alive and self.now >= self.replica.deadline:
+                if self.replica.is_alive and self.now >= self.replica.renewal.deadline:
                     self.over.add(self.replica.name)
                 fn()
-                is_back = self.now < self.replica.deadline and self.replica.name in self.over
+                is_back = self.now < self.replica.renewal.deadline and self.replica.name in self.over
                 assert not is_back, "what is over, remains over"
 
         self.world.later(delay, run)
@@ -320,6 +320,6 @@ class World:
             last, former = self.tokens.get(slot, (0, ""))
             assert token > last or (token == last and owner == former), (slot, token, owner, last, former)
             self.tokens[slot] = (token, owner)
-        if process.is_running and self.now < process.replica.deadline:
+        if process.is_running and self.now < process.replica.renewal.deadline:
             held = process.replica.acting | process.replica.draining
             assert held <= SLOTS

@@ -411,7 +411,7 @@ def test_an_answer_that_comes_too_late_does_not_revive_the_replica() -> None:
     (lease,) = replica.step(0).writes
     lease = dataclasses.replace(lease, version="1")
     replica.accept_write(lease.name, lease, 1)
-    assert replica.deadline == 10
+    assert replica.renewal.deadline == 10
     (renewal,) = replica.step(8).writes
     replica.accept_write(renewal.name, dataclasses.replace(renewal, version="2"), 10.5)
     assert replica.step(10.5).gave_up

@@ -6,51 +6,22 @@ renewed in time. Otherwise, its life ends, and a new replica begins in its place
 no process can act upon what was meant for the former life.
 
 A replica reports its slots in the Lease before it handles their objects, and reports them as left only afterwards.
-Every write fails if the Lease has changed meanwhile. :mod:`kopf._coordination.assignment` decides about owners.
+Every write fails if the Lease has changed meanwhile. :mod:`kopf._coordination.lease_renewal` tells when to write,
+:mod:`kopf._coordination.assignment` decides about owners.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import NamedTuple
 
 from kopf._coordination.assignment import Assignment, Report
 from kopf._coordination.lease_observations import LeaseObservations, ObservedLease
+from kopf._coordination.lease_renewal import LeaseRenewal, Step
 from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms, name_holder, round_up
 from kopf._coordination.slot_coordinator import Coordinator
 from kopf._values.resource_versions import is_newer
 from kopf._values.slots import Slots
-
-
-@dataclasses.dataclass
-class Step:
-    """The actions to take now, and the time of the next step, unless something happens earlier."""
-
-    wake_at: float
-    writes: list[Lease] = dataclasses.field(default_factory=list)
-    reads: list[str] = dataclasses.field(default_factory=list)
-    """The Leases to read from the server, instead of relying on observations."""
-    is_listing: bool = False
-    """Whether to read all Leases."""
-    taken: Slots = frozenset()
-    left: Slots = frozenset()
-    """The slots to hand over; :meth:`Replica.accept_end` must follow."""
-    gave_up: str = ""
-    """Why to stop everything at once; empty if not. :meth:`Replica.accept_stop` must follow."""
-
-    def wake_up(self, time: float) -> None:
-        """Make the next step not later than that."""
-        self.wake_at = min(self.wake_at, time)
-
-
-class _Sent(NamedTuple):
-    """A write that has possibly reached the server, or still can; ``guard`` is the version that it replaces."""
-
-    started: float
-    guard: str
-    held: Slots
 
 
 class Replica:
@@ -70,34 +41,26 @@ class Replica:
         self._coordinator = Coordinator(terms, self.observed)
         self._make_name = make_name
         self._formers: set[str] = set()
-        self._beat = 0
         self.is_giving_up = False  # until the caller has stopped everything
         self._is_synced = False  # whether it has listed all Leases once
         self._is_informed = False  # whether it has listed them since it became the coordinator
         self._listing: dict[str, str] | None = None  # the versions known when the listing began
         self._reading: dict[str, str] = {}  # the same for single Leases
-        self._writing: set[str] = set()
-        self._doubts: set[str] = set()  # the Leases to read before the next write
-        self._not_before: dict[str, float] = {}  # the time of the next request after a failure, by Lease
-        self._renew_at: dict[str, float] = {}
+        self.renewal = LeaseRenewal(terms, self.observed)
         self._begin()
 
     def _begin(self) -> None:
         self.name = self._make_name()  # for this life of the replica
-        self._lease_name = self.terms.name if self.terms.mode == LEADER and not self.is_leaving else ""
-        self._accepted: Lease | None = None  # our Lease as the server has it
-        self._sent: dict[int, _Sent] = {}
+        self.renewal.begin(self.terms.name if self.terms.mode == LEADER and not self.is_leaving else "")
         self.acting: Slots = frozenset()
         self.draining: Slots = frozenset()
-        self.deadline = 0.0
-        """The time until which it may act."""
 
     # ------------------------------------------------------------------ its role
 
     @property
     def is_alive(self) -> bool:
         """Whether it has its Lease, as far as it knows."""
-        return self._accepted is not None
+        return self.renewal.accepted is not None
 
     def has_joined(self, now: float) -> bool:
         """Whether it is among the others, possibly as a standby of another leader that renews its Lease."""
@@ -114,7 +77,7 @@ class Replica:
     @property
     def is_out(self) -> bool:
         """Whether it has left."""
-        return self.is_leaving and not self.is_alive and not self._is_busy(self._lease_name)
+        return self.is_leaving and not self.is_alive and not self.renewal.is_busy(self.renewal.own)
 
     @property
     def _generation(self) -> int:
@@ -129,8 +92,8 @@ class Replica:
         self._coordinator.has_begun |= bool(lease.report.held)
         if lease.assignment is not None and lease.assignment.generation > self._generation:
             self.assignment = lease.assignment
-        if lease.name == self._lease_name and lease.holder == self.name:
-            self._accept(lease, now)
+        if lease.name == self.renewal.own and lease.holder == self.name:
+            self.renewal.accept(lease, now)
 
     def observe_deletion(self, name: str, version: str, now: float) -> None:
         """Accept the deletion of a Lease."""
@@ -151,28 +114,26 @@ class Replica:
     def accept_read(self, name: str, lease: Lease | None, now: float) -> None:
         """Accept the result of a read: the Lease, or ``None`` if it does not exist."""
         version = self._reading.pop(name, "")
-        self._doubts.discard(name)
+        self.renewal.doubts.discard(name)
         is_restored = lease is not None and is_newer(version, lease.version)
         if lease is None or is_restored:
             self.observed.observe_absence(name, version, now)
-            self._doubts |= {name} if is_restored else set()  # e.g. from a backup: our knowledge is void, look again
+            if is_restored:  # e.g. from a backup: our knowledge is void, look again
+                self.renewal.doubts.add(name)
         else:
             self.observe(lease, now)
 
     def accept_write(self, name: str, lease: Lease | None, now: float) -> None:
         """Accept the result of a write: the new Lease, or ``None`` if the old version does not exist anymore."""
-        self._writing.discard(name)
-        if lease is None:
-            self._doubts.add(name)
-        else:
+        self.renewal.end(name, is_lost=lease is None)
+        if lease is not None:
             self.observe(lease, now)
 
     def accept_failure(self, name: str, started: float) -> None:
         """Accept that a write, a read, or a listing (no name) has failed. The write can still reach the server."""
-        self._writing.discard(name)
         self._reading.pop(name, None)
         self._listing = self._listing if name else None
-        self._not_before[name] = started + self.terms.retry_period
+        self.renewal.fail(name, started)
 
     def accept_end(self, slots: Slots) -> None:
         """Accept that the slots are handed over."""
@@ -181,13 +142,6 @@ class Replica:
     def accept_stop(self) -> None:
         """Accept that everything is stopped after giving up."""
         self.is_giving_up = False
-
-    def _accept(self, lease: Lease, now: float) -> None:
-        sent = self._sent.get(lease.report.beat)
-        if sent is not None and (self._accepted is None or now < self.deadline):  # a shut fence is final
-            self.deadline = max(self.deadline, sent.started + self.terms.renew_deadline)
-        self._accepted = lease
-        self._sent = {beat: sent for beat, sent in self._sent.items() if sent.guard == lease.version}
 
     # ------------------------------------------------------------------ the step
 
@@ -204,50 +158,44 @@ class Replica:
                 self._live(now, step)
             self._coordinate(now, step)
         if self.is_alive:
-            step.wake_up(self.deadline)
+            step.wake_up(self.renewal.deadline)
         return step
 
     def _check_life(self, now: float, step: Step) -> None:
         """Give up if the Lease is lost, or possibly lost."""
-        if self._accepted is None:
+        if self.renewal.accepted is None:
             return
-        seen = self.observed.get(self._lease_name)
-        if now >= self.deadline:
-            self._give_up(f"the lease {self._lease_name} could not be renewed in {self.terms.renew_deadline:g} s", step)
+        own = self.renewal.own
+        seen = self.observed.get(own)
+        if now >= self.renewal.deadline:
+            self._give_up(f"the lease {own} could not be renewed in {self.terms.renew_deadline:g} s", step)
         elif seen is None:
-            self._give_up(f"the lease {self._lease_name} was deleted", step)
+            self._give_up(f"the lease {own} was deleted", step)
         elif self.is_leaving and seen.lease.report.former == self.name:
             self._begin()
         elif seen.lease.holder != self.name:
             who = seen.lease.holder or "nobody"
-            self._give_up(f"the lease {self._lease_name} was taken away, and belongs to {who} now", step)
+            self._give_up(f"the lease {own} was taken away, and belongs to {who} now", step)
 
     def _give_up(self, reason: str, step: Step) -> None:
         step.gave_up = reason
         self.is_giving_up = True
         self._formers.add(self.name)
-        self._doubts |= self._writing
-        self._writing.clear()
+        self.renewal.give_up()
         self._reading.clear()
         self._listing = None
         self._begin()
 
     def _look(self, now: float, step: Step) -> None:
         """Read Leases where observations are not enough."""
-        for name in self._doubts - self._reading.keys():
-            if self._is_time(name, now, step):
+        for name in self.renewal.doubts - self._reading.keys():
+            if self.renewal.is_time(name, now, step):
                 self._reading[name] = self._get_version(name)
                 step.reads.append(name)
         is_needed = not self._is_synced or (self.is_coordinator and not self._is_informed)
-        if is_needed and self._listing is None and self._is_time("", now, step):
+        if is_needed and self._listing is None and self.renewal.is_time("", now, step):
             self._listing = {name: self._get_version(name) for name in self.observed.names}
             step.is_listing = True
-
-    def _is_time(self, name: str, now: float, step: Step) -> bool:
-        not_before = self._not_before.get(name, now)
-        if now < not_before:
-            step.wake_up(not_before)
-        return now >= not_before
 
     def _get_version(self, name: str) -> str:
         seen = self.observed.get(name)
@@ -258,10 +206,10 @@ class Replica:
     def _move(self, step: Step) -> None:
         """Take slots that are ours, are reported, and stay so in writes under way; leave slots that are not ours."""
         # Moves would be safe without reports, as only newer ones count; but assignments made anew know only reports.
-        if self._accepted is None:
+        if self.renewal.accepted is None:
             return
         wanted = self._get_wanted(self.assignment)
-        reported = self._accepted.report.held.intersection(*(sent.held for sent in self._sent.values()))
+        reported = self.renewal.get_reported(self.renewal.accepted)
         step.taken = (wanted & reported) - self.acting - self.draining
         step.left = self.acting - wanted
         self.acting = (self.acting | step.taken) - step.left
@@ -285,19 +233,19 @@ class Replica:
         """Acquire our own Lease, and keep it until everything is handed over."""
         if not self.is_alive and self.is_leaving:
             return
-        if not self.is_alive and not self._is_busy(self._lease_name):
+        if not self.is_alive and not self.renewal.is_busy(self.renewal.own):
             chosen = self._choose_lease(now, step)
-            if self._sent and chosen != self._lease_name:  # that write can still succeed: no replica has two Leases
+            if chosen != self.renewal.own and self.renewal.sent:  # they can still succeed: no replica has two Leases
                 self._formers.add(self.name)
                 self._begin()
-            self._lease_name = chosen
-        if self._lease_name:
-            seen = self.observed.get(self._lease_name)
-            lease = Lease(name=self._lease_name) if seen is None else seen.lease
+            self.renewal.own = chosen
+        if self.renewal.own:
+            seen = self.observed.get(self.renewal.own)
+            lease = Lease(name=self.renewal.own) if seen is None else seen.lease
             former = lease.report.former if lease.holder in {"", self.name} else lease.holder
             is_over = self.is_alive and self._is_idle and not self.is_coordinator
             lease = self._release(lease) if is_over else self._hold(lease, self._report(self.assignment, former))
-            self._emit(lease, now, step)
+            self.renewal.write(lease, now, step)
 
     def _choose_lease(self, now: float, step: Step) -> str:
         """
@@ -325,13 +273,13 @@ class Replica:
             self._is_informed, self._listing = False, None
             self._run_for(ObservedLease(Lease(name=self.terms.name), now) if head is None else head, now, step)
         elif self.is_leaving and (self._is_idle or self.terms.mode == SHARDS):
-            self._emit(self._release(head.lease), now, step)
+            self.renewal.write(self._release(head.lease), now, step)
         else:
             assignment = head.lease.assignment
             if self._is_informed:
                 assignment = self._coordinator.plan(head.lease, self.name, self._generation, now, self.is_leaving)
             report = self._report_as_head(assignment, head.lease.report.former)
-            self._emit(replace(self._hold(head.lease, report), assignment=assignment), now, step)
+            self.renewal.write(replace(self._hold(head.lease, report), assignment=assignment), now, step)
             if self._is_informed:
                 self._revoke(now, step)
 
@@ -345,7 +293,7 @@ class Replica:
         elif is_candidate:
             is_leader = lease.holder and lease.report.mode == LEADER
             report = self._report_as_head(lease.assignment, lease.holder if is_leader else lease.report.former)
-            self._emit(self._hold(lease, report), now, step)
+            self.renewal.write(self._hold(lease, report), now, step)
 
     def _report_as_head(self, assignment: Assignment | None, former: str) -> Report:
         report = self._report(assignment, former)
@@ -357,18 +305,15 @@ class Replica:
         for holder, seen in self.observed.replicas.items():
             if holder != self.name and now >= seen.expiry:
                 report = replace(seen.lease.report, held=frozenset(), former=holder)
-                self._emit(replace(seen.lease, holder="", duration=1, report=report), now, step)
+                self.renewal.write(replace(seen.lease, holder="", duration=1, report=report), now, step)
             elif holder != self.name:
                 step.wake_up(seen.expiry)
 
-    # ------------------------------------------------------------------ writing
+    # ------------------------------------------------------------------ the content of the Leases
 
     @property
     def _is_idle(self) -> bool:
         return self.is_leaving and not self.acting and not self.draining
-
-    def _is_busy(self, name: str) -> bool:
-        return name in self._writing or name in self._doubts
 
     def _hold(self, lease: Lease, report: Report) -> Lease:
         """Renew the Lease, or take it."""
@@ -379,21 +324,5 @@ class Replica:
 
     def _release(self, lease: Lease) -> Lease:
         """Release the Lease, and announce our end if we live by it."""
-        former = self.name if lease.name == self._lease_name else lease.report.former
+        former = self.name if lease.name == self.renewal.own else lease.report.former
         return replace(lease, holder="", duration=1, report=replace(lease.report, held=frozenset(), former=former))
-
-    def _emit(self, lease: Lease, now: float, step: Step) -> None:
-        """Write the Lease if a write is due."""
-        if self._is_busy(lease.name) or not self._is_time(lease.name, now, step):
-            return
-        seen = self.observed.get(lease.name)
-        if seen is not None and lease.is_same(seen.lease) and now < (renew_at := self._renew_at.get(lease.name, now)):
-            step.wake_up(renew_at)
-            return
-        self._beat += 1
-        lease = replace(lease, report=replace(lease.report, beat=self._beat))
-        self._writing.add(lease.name)
-        self._renew_at[lease.name] = now + self.terms.retry_period
-        if lease.name == self._lease_name:
-            self._sent[self._beat] = _Sent(now, lease.version, lease.report.held)
-        step.writes.append(lease)

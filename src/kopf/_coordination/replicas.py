@@ -21,9 +21,10 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.runtime import Runtime
 from kopf._coordination.lease_client import LeaseClient
+from kopf._coordination.lease_renewal import Step
 from kopf._coordination.leases import LEADER, Lease, Terms, name_holder
 from kopf._coordination.replica_identity import get_replica_name
-from kopf._coordination.replica_protocol import Replica, Step
+from kopf._coordination.replica_protocol import Replica
 from kopf._coordination.role_change_log import RoleChangeLog
 from kopf._values.permissions import format_advice
 from kopf._values.replica_state import ReplicaState
@@ -190,9 +191,9 @@ class Replicas:
             return
         if self._opened_by != replica.name:
             self._opened_by, self._is_fenced = replica.name, False
-            self._fence.open(replica.deadline)
-        elif not self._fence.extend(replica.deadline):
-            replica.deadline = 0.0
+            self._fence.open(replica.renewal.deadline)
+        elif not self._fence.extend(replica.renewal.deadline):
+            replica.renewal.deadline = 0.0
             self._wakeup.set()
 
     def _give_up(self, reason: str) -> None:
