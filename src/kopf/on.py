@@ -24,8 +24,7 @@ from kopf._handlers.causes import (
     WatchingCause,
     WebhookCause,
 )
-from kopf._handlers.current_handler import NoSubhandlingError, current_subhandling
-from kopf._handlers.declarations import DeclarationError
+from kopf._handlers.declarations import DeclarationError, check_function
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -56,9 +55,9 @@ from kopf._handlers.options import (
     takes_options,
 )
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
-from kopf._handlers.signatures import check_handlers
-from kopf._values.fields import FieldPath, FieldSpec, parse_field
-from kopf._values.ids import HandlerId, get_callable_id
+from kopf._handlers.subhandlers import declare_subhandler
+from kopf._values.fields import parse_field
+from kopf._values.ids import HandlerId, get_callable_id, make_handler_id
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.selectors import NameSpec, ResourceModel, Selector
 
@@ -309,7 +308,7 @@ def convert(
         raise DeclarationError.at_caller(f"Name two versions, e.g. 'v1beta1', 'v1', got {source!r}, {target!r}.")
 
     def decorate(fn: Fn) -> Fn:
-        _check_function(fn)
+        check_function(fn)
         into = _get_registry(registry)
         if any(handler.id == id for handler in into.conversions):
             raise DeclarationError.at_caller(
@@ -358,7 +357,7 @@ def subhandler(**options: Unpack[SubhandlerOptions]) -> Callable[[Fn], Fn]:
     """
 
     def decorate(fn: Fn) -> Fn:
-        _add_subhandler(fn, **options)
+        declare_subhandler(fn, **options)
         return fn
 
     return decorate
@@ -373,7 +372,7 @@ def register(fn: Fn, **options: Unpack[SubhandlerOptions]) -> Fn:
 
     Raises :class:`LookupError` outside of handlers of changes.
     """
-    _add_subhandler(fn, **options)
+    declare_subhandler(fn, **options)
     return fn
 
 
@@ -381,8 +380,8 @@ def _declare_activity(
     activity: Activity, *, id: str | None = None, registry: OperatorRegistry | None = None, **options: Any
 ) -> Callable[[Fn], Fn]:
     def decorate(fn: Fn) -> Fn:
-        _check_function(fn)
-        handler = ActivityHandler(id=_make_id(fn, id), fn=fn, activity=activity, **options)
+        check_function(fn)
+        handler = ActivityHandler(id=make_handler_id(fn, id), fn=fn, activity=activity, **options)
         _get_registry(registry).append(handler)
         return fn
 
@@ -416,8 +415,10 @@ def _declare(
         specifics["owns"] = tuple(_make_selector((item,), {}) for item in owned)
 
     def decorate(fn: Fn) -> Fn:
-        _check_function(fn)
-        handler_id = HandlerId(id or get_callable_id(fn).rpartition(".")[-1]) if is_kwarg else _make_id(fn, id, path)
+        check_function(fn)
+        handler_id = (
+            HandlerId(id or get_callable_id(fn).rpartition(".")[-1]) if is_kwarg else make_handler_id(fn, id, path)
+        )
         call = None if make_call is None else make_call(fn)
         handler = cls(id=handler_id, fn=fn, call=call, selector=selector, field=path, **generic, **specifics)
         _get_registry(registry).append(handler)
@@ -431,38 +432,6 @@ def _make_selector(name: tuple[Name, ...], options: Mapping[str, Any]) -> Select
         return Selector(*name, **options)
     except TypeError as e:
         raise DeclarationError.at_caller(str(e)) from e
-
-
-def _add_subhandler(
-    fn: Callable[..., Any],
-    *,
-    id: str | None = None,
-    field: FieldSpec = None,
-    **options: Any,
-) -> None:
-    context = current_subhandling.get(None)
-    if context is None:
-        raise NoSubhandlingError("Sub-handlers can only be declared while a handler of changes is being executed.")
-    _check_function(fn)
-    parent, path = context.parent, parse_field(field)
-    scope = parent.field or parent.scope
-    # The field is not a part of the id, unlike in other handlers, unless two sub-handlers would have the same id.
-    name = context.make_id(_make_id(fn, id, ()))
-    if path and any(item.id == name for item in context.declared):
-        name = context.make_id(_make_id(fn, id, path))
-    handler = ChangingHandler(
-        id=name,
-        fn=fn,
-        selector=None,
-        reason=None,
-        field=(*scope, *path) if path else (),  # a sub-handler sees the same part of the object as its parent
-        field_needs_change=parent.field_needs_change,
-        scope=scope,
-        model=parent.model,
-        **options,
-    )
-    check_handlers([handler], context.cause.indices)
-    context.declared.append(handler)
 
 
 def _declare_webhook(type: WebhookType, name: tuple[Name, ...], options: WebhookOptions) -> Callable[[Fn], Fn]:
@@ -485,26 +454,6 @@ def _looks_like_handler(fn: Callable[..., Any]) -> bool:
     takes_kwargs = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return (takes_kwargs and code.co_name != "<lambda>") or not _TYPICAL_KWARGS.isdisjoint(names)
-
-
-def _check_function(fn: Callable[..., Any]) -> None:
-    """Check that it can be called without an instance or a class: handlers are called with keyword arguments only."""
-    if not callable(fn):
-        raise DeclarationError.at_caller(
-            f"A handler must be a function, got {fn!r}. To declare a method, take it from an instance: "
-            "kopf.on.create('pods')(instance.method)."
-        )
-    code = None if inspect.ismethod(fn) else getattr(fn, "__code__", None)
-    if code is not None and code.co_argcount > 0 and code.co_varnames[0] in ("self", "cls"):
-        raise DeclarationError.at_caller(
-            f"{getattr(fn, '__qualname__', fn)} looks like a method, but has no instance. Decorate a function or a "
-            "static method, or take the method from an instance: kopf.on.create('pods')(instance.method)."
-        )
-
-
-def _make_id(fn: Callable[..., Any], id: str | None, path: FieldPath = ()) -> HandlerId:
-    name = id if id is not None else get_callable_id(fn)
-    return HandlerId(f"{name}/{'.'.join(path)}" if path else name)
 
 
 def _get_registry(registry: OperatorRegistry | None) -> OperatorRegistry:

@@ -70,3 +70,18 @@ def find_class_place(cls: type[Any]) -> str | None:
 def _format_place(filename: str, line: int) -> str:
     path = os.path.relpath(filename) if filename.startswith(os.getcwd() + os.sep) else filename
     return f"{path}:{line}"
+
+
+def check_function(fn: Callable[..., Any]) -> None:
+    """Check that it can be called without an instance or a class: handlers are called with keyword arguments only."""
+    if not callable(fn):
+        raise DeclarationError.at_caller(
+            f"A handler must be a function, got {fn!r}. To declare a method, take it from an instance: "
+            "kopf.on.create('pods')(instance.method)."
+        )
+    code = None if inspect.ismethod(fn) else getattr(fn, "__code__", None)
+    if code is not None and code.co_argcount > 0 and code.co_varnames[0] in ("self", "cls"):
+        raise DeclarationError.at_caller(
+            f"{getattr(fn, '__qualname__', fn)} looks like a method, but has no instance. Decorate a function or a "
+            "static method, or take the method from an instance: kopf.on.create('pods')(instance.method)."
+        )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NewType
 
+from kopf._values.fields import FieldPath
+
 HandlerId = NewType("HandlerId", str)
 """The id of a handler: a string, e.g. ``create_fn``, ``create_fn/spec.field``, ``create_fn/sub``."""
 
@@ -29,3 +31,9 @@ def get_callable_id(fn: Callable[..., Any]) -> str:
         return type(fn).__qualname__
     qualified: str = getattr(fn, "__qualname__", name)
     return qualified
+
+
+def make_handler_id(fn: Callable[..., Any], id: str | None, path: FieldPath = ()) -> HandlerId:
+    """Make the id of a handler: the given one, or that of its function, with the field of the handler, if any."""
+    name = id if id is not None else get_callable_id(fn)
+    return HandlerId(f"{name}/{'.'.join(path)}" if path else name)
