@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kopf._controller.changes.carried import Result, SavedProgress, Unsaved
-from kopf._controller.object_state import ObjectState, Rules, is_overtaking, make_state
+from kopf._controller.object_state import ObjectState, Rules, make_state
+from kopf._controller.throttling import get_delay, is_overtaking
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
@@ -191,12 +192,11 @@ def test_the_delays_grow_with_the_errors_and_the_last_one_is_repeated(state: Obj
     ],
 )
 def test_delays_can_be_anything_that_can_be_iterated_over(delays: Iterable[float], expected: list[float]) -> None:
-    rules = make_rules(delays=delays)
-    assert [rules.get_delay(errors) for errors in (1, 2)] == expected
+    assert [get_delay(delays, errors) for errors in (1, 2)] == expected
 
 
 def test_no_delay_for_no_errors() -> None:
-    assert make_rules().get_delay(0) == 0
+    assert get_delay((10, 20), 0) == 0
 
 
 def test_a_success_resets_the_errors_and_an_error_in_the_result_does_not(state: ObjectState) -> None:

@@ -7,12 +7,12 @@ the object counts: it replaces all former ones.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from kopf._controller.changes.carried import Carried, Result
 from kopf._controller.own_writes import OwnWrites
+from kopf._controller.throttling import count_failure, get_delay, is_overtaking
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.records import Record, field
@@ -27,13 +27,6 @@ class Rules(NamedTuple):
     """The maximal wait for the echo of our own write, in seconds."""
     error_delays: Iterable[float]
     """The delays after the 1st, 2nd, etc. error in a row, in seconds; the last one repeats."""
-
-    def get_delay(self, errors: int) -> float:
-        """Return the delay after so many errors in a row, in seconds."""
-        delay = 0.0
-        for delay in itertools.islice(self.error_delays, errors):  # noqa: B007
-            pass
-        return delay
 
 
 class Unconfirmed(NamedTuple):
@@ -193,13 +186,8 @@ class ObjectState(Record, eq=False):
         memory = self.memory
         self._is_handled = self._is_requested = False
         self._take_woken()
-        is_excused = is_conflict and not memory.conflicts
-        if is_excused:
-            memory.conflicts += 1
-        else:
-            memory.errors += 1
-            memory.conflicts = memory.conflicts if is_conflict else 0
-        delay = self._rules.get_delay(1 if is_excused else memory.errors)
+        is_excused = count_failure(memory, is_conflict=is_conflict)
+        delay = get_delay(self._rules.error_delays, 1 if is_excused else memory.errors)
         if self.pending is None or not (is_excused or is_overtaking(self.pending, obj)):
             self.last_seen, self.retry_at = obj, now + delay
         return None if is_excused else delay
@@ -235,9 +223,3 @@ def _keep_aside(obj: KubeObject, known: Unconfirmed | None, now: float, rules: R
     if rules.comparable_versions:
         return None  # it is certainly older
     return Unconfirmed(obj, now + rules.consistency_timeout if known is None else known.until)
-
-
-def is_overtaking(state: KubeObject, obj: KubeObject) -> bool:
-    """Tell if the state is worth a retry after a failure with the object: a deletion, or another spec."""
-    is_deletion = state.head.deletionTimestamp is not None and obj.head.deletionTimestamp is None
-    return is_deletion or state.head.generation != obj.head.generation
