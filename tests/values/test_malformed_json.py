@@ -11,10 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kopf._client.resources.patching import compose
 from kopf._values import codec, malformed_json
 from kopf._values.diffs import diff
 from kopf._values.objects import KubeObject
-from kopf._values.patches import Patch, compose, merge, thaw
+from kopf._values.patches import Patch, merge, thaw
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -1,4 +1,4 @@
-"""Sub-handlers: their declaration inside of a running handler. They are executed after it, or by :func:`kopf.execute`."""
+"""Sub-handlers, declared inside of a running handler. They are executed after it, or by :func:`kopf.execute`."""
 
 from __future__ import annotations
 

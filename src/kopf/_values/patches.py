@@ -1,22 +1,20 @@
 """
-Patches: the desired changes of an object, and the fewest API requests that make them.
+Patches: the desired changes of an object.
 
 A patch is a merge patch (RFC 7386), with ``None`` for fields to remove, plus optional functions that transform the
-object in ways that a merge cannot express (lists, conditions). The effects of the functions and the lists of
-finalizers go as a JSON patch (RFC 6902). The ``resourceVersion`` guards it, so that no changes of others are lost.
+object in ways that a merge cannot express (lists, conditions).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypedDict
 
 from kopf._values.diffs import DiffOperation, diff
 from kopf._values.fields import FieldPath
 from kopf._values.patch_authorship import Authorship
 from kopf._values.patch_deliveries import EVERYTHING, Deliveries, choose
-from kopf._values.records import FrozenRecord, replace
 from kopf._values.user_functions import explaining
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -186,48 +184,18 @@ class Patch(dict[str, Any]):
         original = body if body is not None else self._original
         if original is None and self:
             raise ValueError("A JSON-patch is made relative to a body: pass it as `patch.as_json_patch(body)`.")
-        return _list_changes(thaw(original or {}), self.apply_to(original or {}))
+        return list_changes(thaw(original or {}), self.apply_to(original or {}))
 
     def apply_to(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a patched deep copy of the body."""
-        return _transform(thaw(body), self)
-
-
-class PatchRequest(FrozenRecord, frozen=True):
-    """One PATCH request: to the object itself or to one of its subresources."""
-
-    subresource: str | None
-    content_type: str
-    changes: dict[str, Any] | list[JSONPatchItem]
-    exclusive: bool = False
-    """Whether it is for the last known version of the object only, although it could be merged into any version."""
-
-    @property
-    def guarded(self) -> bool:
-        """Whether it fails (409/422) if the object has changed meanwhile."""
-        return self.exclusive or isinstance(self.changes, list)
-
-    def guard(self) -> PatchRequest:
-        """Make a copy of the request that fails if the object has changed meanwhile."""
-        return replace(self, exclusive=True)
-
-    def payload(self, version: str, uid: str) -> dict[str, Any] | list[JSONPatchItem]:
-        """
-        Make the payload, given the last known ``resourceVersion`` and the UID of the object.
-
-        The UID is a precondition: the server refuses the patch (422) if another object has the same name now. Some
-        objects of aggregated APIs have neither of these, so they have no preconditions.
-        """
-        if isinstance(self.changes, list):
-            path = "/metadata/resourceVersion"
-            return [{"op": "test", "path": path, "value": version}, *self.changes] if version else self.changes
-        payload = self.changes.copy()
-        metadata = payload["metadata"] = {**payload.get("metadata", {})}
-        if uid:
-            metadata["uid"] = uid
-        if version and self.exclusive:
-            metadata["resourceVersion"] = version
-        return payload
+        """Return a patched deep copy of the body: merge the patch, and call the functions, as far as not done yet."""
+        result: dict[str, Any] = thaw(body)
+        merge(result, self)
+        done = self.deliveries.done if self.fns else EVERYTHING
+        if done == EVERYTHING:
+            return result
+        changed = thaw(result) if done else result
+        self.transform(changed)
+        return choose(result, changed, done) if done else changed
 
 
 class FinalizerChange(enum.Enum):
@@ -247,100 +215,11 @@ REMOVE: Final = FinalizerChange.REMOVE
 """As plain names for speed, in the same way as the reasons."""
 
 
-def compose(
-    patch: Patch,
-    body: Mapping[str, Any],
-    *,
-    finalizer: str = "",
-    change: FinalizerChange | None = None,
-    status_subresource: bool,
-) -> list[PatchRequest]:
-    """
-    Turn the desired changes into the fewest correct requests; none if there are no changes.
-
-    ``change`` is the change of the finalizer, if any. The status goes first: the second request can release the
-    object, or mark its handlers as done, and the status could never be written after that.
-    """
-    if change is None and not patch.fns:
-        return _compose_merge(patch, status_subresource)
-    if change is not None and not patch:
-        finalizers = change.apply(finalizer, body["metadata"].get("finalizers"))
-        return [PatchRequest(None, JSON_PATCH, [_make_item("add", "/metadata/finalizers", finalizers)])]
-    original = thaw(body)
-    changed = _transform(original, patch)
-    if change is not None:
-        metadata = changed.setdefault("metadata", {})
-        metadata["finalizers"] = change.apply(finalizer, metadata.get("finalizers"))
-    return _compare(original, changed, status_subresource)
-
-
-def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]:
-    main: dict[str, Any] = {**patch}
-    metadata = main.get("metadata")
-    if type(metadata) is dict or isinstance(metadata, Mapping):
-        # Labels & annotations that were added to the patch and then removed leave empty stanzas.
-        main["metadata"] = _drop_empty(metadata if type(metadata) is dict else {**metadata})
-    main = _drop_empty(main)
-    requests: list[PatchRequest] = []
-    if status_subresource and "status" in main:
-        requests.append(PatchRequest("status", MERGE_PATCH, {"status": main.pop("status")}))
-    if main:
-        requests.append(PatchRequest(None, MERGE_PATCH, main))
-    return requests
-
-
-def join(requests: Sequence[PatchRequest]) -> PatchRequest:
-    """Make one request of those of :func:`compose`, for an object without the status subresource."""
-    first, changes = requests[0], [request.changes for request in requests]
-    merged = {key: value for part in changes if isinstance(part, dict) for key, value in part.items()}
-    items = [item for part in changes if isinstance(part, list) for item in part]
-    return PatchRequest(None, first.content_type, items or merged, first.exclusive)
-
-
-def _drop_empty(stanza: dict[str, Any]) -> dict[str, Any]:
-    if {} not in stanza.values():
-        return stanza
-    return {key: value for key, value in stanza.items() if value != {}}
-
-
-def _compare(original: dict[str, Any], changed: dict[str, Any], status_subresource: bool) -> list[PatchRequest]:
-    if not status_subresource:
-        items = _list_changes(original, changed)
-        return [PatchRequest(None, JSON_PATCH, items)] if items else []
-    # They are compared separately, because a request cannot move values from one endpoint to another.
-    for_status = _list_changes(_pick_status(original), _pick_status(changed))
-    for_object = _list_changes(_drop_status(original), _drop_status(changed))
-    return [
-        PatchRequest(subresource, JSON_PATCH, items)
-        for subresource, items in (("status", for_status), (None, for_object))
-        if items
-    ]
-
-
-def _pick_status(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key == "status"}
-
-
-def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key != "status"}
-
-
-def _transform(body: dict[str, Any], patch: Patch) -> dict[str, Any]:
-    """Merge the patch, and call the functions for the parts that they have not changed yet."""
-    result: dict[str, Any] = thaw(body)
-    merge(result, patch)
-    done = patch.deliveries.done if patch.fns else EVERYTHING
-    if done == EVERYTHING:
-        return result
-    changed = thaw(result) if done else result
-    patch.transform(changed)
-    return choose(result, changed, done) if done else changed
-
-
 _OPERATIONS = {DiffOperation.ADD: "add", DiffOperation.CHANGE: "replace", DiffOperation.REMOVE: "remove"}
 
 
-def _list_changes(original: dict[str, Any], changed: dict[str, Any]) -> list[JSONPatchItem]:
+def list_changes(original: dict[str, Any], changed: dict[str, Any]) -> list[JSONPatchItem]:
+    """List the operations that turn the original into the changed object."""
     return [
         _make_item(_OPERATIONS[item.operation], _make_pointer(item.field), item.new) for item in diff(original, changed)
     ]

@@ -1,4 +1,9 @@
-"""Patching: sends the desired changes of an object by the fewest API requests."""
+"""
+Patching: sends the desired changes of an object by the fewest API requests.
+
+The status is patched apart from the rest, if it is a subresource. The effects of transformation functions and the lists
+of finalizers go as a JSON patch (RFC 6902). The ``resourceVersion`` guards it, so that no changes of others are lost.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import dataclasses
 import logging
 import math
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kopf._client.errors import (
@@ -22,7 +27,8 @@ from kopf._client.resources.discovery import read_subresources
 from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
 from kopf._values.objects import KubeObject
 from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS
-from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose, join
+from kopf._values.patches import JSON_PATCH, MERGE_PATCH, FinalizerChange, JSONPatchItem, Patch, list_changes, thaw
+from kopf._values.records import FrozenRecord, replace
 from kopf._values.resources import Resource
 
 _MAX_CONFLICTS = 5
@@ -30,6 +36,43 @@ _MAX_CONFLICTS = 5
 
 _CHECKING_INTERVAL = 1.0
 """How often to check if a resource has lost its status subresource, in seconds: objects are deleted all the time."""
+
+
+class PatchRequest(FrozenRecord, frozen=True):
+    """One PATCH request: to the object itself or to one of its subresources."""
+
+    subresource: str | None
+    content_type: str
+    changes: dict[str, Any] | list[JSONPatchItem]
+    exclusive: bool = False
+    """Whether it is for the last known version of the object only, although it could be merged into any version."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it fails (409/422) if the object has changed meanwhile."""
+        return self.exclusive or isinstance(self.changes, list)
+
+    def guard(self) -> PatchRequest:
+        """Make a copy of the request that fails if the object has changed meanwhile."""
+        return replace(self, exclusive=True)
+
+    def payload(self, version: str, uid: str) -> dict[str, Any] | list[JSONPatchItem]:
+        """
+        Make the payload, given the last known ``resourceVersion`` and the UID of the object.
+
+        The UID is a precondition: the server refuses the patch (422) if another object has the same name now. Some
+        objects of aggregated APIs have neither of these, so they have no preconditions.
+        """
+        if isinstance(self.changes, list):
+            path = "/metadata/resourceVersion"
+            return [{"op": "test", "path": path, "value": version}, *self.changes] if version else self.changes
+        payload = self.changes.copy()
+        metadata = payload["metadata"] = {**payload.get("metadata", {})}
+        if uid:
+            metadata["uid"] = uid
+        if version and self.exclusive:
+            metadata["resourceVersion"] = version
+        return payload
 
 
 class PatchConflict(Exception):
@@ -93,6 +136,84 @@ def patch_object(
         if is_split:
             return _send_exclusively(sending.send, obj, requests, is_superseded, logger)
     return sending.send(obj, requests)
+
+
+def compose(
+    patch: Patch,
+    body: Mapping[str, Any],
+    *,
+    finalizer: str = "",
+    change: FinalizerChange | None = None,
+    status_subresource: bool,
+) -> list[PatchRequest]:
+    """
+    Turn the desired changes into the fewest correct requests; none if there are no changes.
+
+    ``change`` is the change of the finalizer, if any. The status goes first: the second request can release the
+    object, or mark its handlers as done, and the status could never be written after that.
+    """
+    if change is None and not patch.fns:
+        return _compose_merge(patch, status_subresource)
+    if change is not None and not patch:
+        finalizers = change.apply(finalizer, body["metadata"].get("finalizers"))
+        return [PatchRequest(None, JSON_PATCH, [{"op": "add", "path": "/metadata/finalizers", "value": finalizers}])]
+    original = thaw(body)
+    changed = patch.apply_to(original)
+    if change is not None:
+        metadata = changed.setdefault("metadata", {})
+        metadata["finalizers"] = change.apply(finalizer, metadata.get("finalizers"))
+    return _compare(original, changed, status_subresource)
+
+
+def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]:
+    main: dict[str, Any] = {**patch}
+    metadata = main.get("metadata")
+    if type(metadata) is dict or isinstance(metadata, Mapping):
+        # Labels & annotations that were added to the patch and then removed leave empty stanzas.
+        main["metadata"] = _drop_empty(metadata if type(metadata) is dict else {**metadata})
+    main = _drop_empty(main)
+    requests: list[PatchRequest] = []
+    if status_subresource and "status" in main:
+        requests.append(PatchRequest("status", MERGE_PATCH, {"status": main.pop("status")}))
+    if main:
+        requests.append(PatchRequest(None, MERGE_PATCH, main))
+    return requests
+
+
+def join(requests: Sequence[PatchRequest]) -> PatchRequest:
+    """Make one request of those of :func:`compose`, for an object without the status subresource."""
+    first, changes = requests[0], [request.changes for request in requests]
+    merged = {key: value for part in changes if isinstance(part, dict) for key, value in part.items()}
+    items = [item for part in changes if isinstance(part, list) for item in part]
+    return PatchRequest(None, first.content_type, items or merged, first.exclusive)
+
+
+def _drop_empty(stanza: dict[str, Any]) -> dict[str, Any]:
+    if {} not in stanza.values():
+        return stanza
+    return {key: value for key, value in stanza.items() if value != {}}
+
+
+def _compare(original: dict[str, Any], changed: dict[str, Any], status_subresource: bool) -> list[PatchRequest]:
+    if not status_subresource:
+        items = list_changes(original, changed)
+        return [PatchRequest(None, JSON_PATCH, items)] if items else []
+    # They are compared separately, because a request cannot move values from one endpoint to another.
+    for_status = list_changes(_pick_status(original), _pick_status(changed))
+    for_object = list_changes(_drop_status(original), _drop_status(changed))
+    return [
+        PatchRequest(subresource, JSON_PATCH, items)
+        for subresource, items in (("status", for_status), (None, for_object))
+        if items
+    ]
+
+
+def _pick_status(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key == "status"}
+
+
+def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != "status"}
 
 
 def _warn_of_foreign_values(

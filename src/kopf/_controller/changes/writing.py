@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
-from kopf._client.resources.patching import PatchOptions, PatchSuperseded, patch_object
+from kopf._client.resources.patching import PatchOptions, PatchRequest, PatchSuperseded, patch_object
 from kopf._controller.changes.carried import Result, SavedProgress, SavingFailure, Unsaved
 from kopf._controller.changes.decision import Plan, make_fingerprint
 from kopf._controller.changes.execution import TITLES
@@ -22,7 +22,7 @@ from kopf._logging.loggers import Logger
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
-from kopf._values.patches import REMOVE, Patch, PatchRequest, thaw
+from kopf._values.patches import REMOVE, Patch, thaw
 from kopf._values.reasons import CREATE, DELETE, NOOP, RESUME
 from kopf._values.records import replace
 from kopf._values.resource_versions import is_newer

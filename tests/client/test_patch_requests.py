@@ -10,17 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._values.patches import (
-    JSON_PATCH,
-    MERGE_PATCH,
-    FinalizerChange,
-    JSONPatchItem,
-    Patch,
-    PatchRequest,
-    compose,
-    merge,
-    thaw,
-)
+from kopf._client.resources.patching import PatchRequest, compose
+from kopf._values.patches import JSON_PATCH, MERGE_PATCH, FinalizerChange, JSONPatchItem, Patch, merge, thaw
 from tests.values.strategies import objects, patches
 
 OURS = "kopf.dev/finalizer"
