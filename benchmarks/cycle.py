@@ -32,7 +32,6 @@ from benchmarks.loading import make_widget
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.clock import Clock
 from kopf._controller.controller import Controller
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
@@ -42,6 +41,7 @@ from kopf._controller.runtime import Runtime
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn, all_at_once, asap
 from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.time_source import Clock
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.bodies import RawEventType

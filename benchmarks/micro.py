@@ -34,7 +34,6 @@ from kopf._client.resources.patching import patch_object
 from kopf._client.resources.targets import Target
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.changes.detection import detect
-from kopf._controller.clock import Clock
 from kopf._controller.controller import Controller
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
@@ -43,6 +42,7 @@ from kopf._controller.runtime import Runtime
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.time_source import Clock
 from kopf._settings.settings import OperatorSettings
 from kopf._storage.snapshots import Snapshots
 from kopf._values.objects import KubeObject

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
-from kopf._controller.clock import Clock
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memo, Memos
@@ -12,6 +11,7 @@ from kopf._controller.runtime import Runtime
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.time_source import Clock
 from kopf._settings.settings import OperatorSettings
 
 

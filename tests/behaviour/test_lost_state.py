@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._controller import object_memory
+from kopf._controller.changes import object_memory
 from tests.behaviour.objects import LAST_HANDLED, Obj, Objects, get_annotations, get_essence, is_handled
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 

@@ -324,7 +324,7 @@ def test_wrong_names_of_the_owned(owns: Any, error: str | None) -> None:
 
 def test_nothing_is_kept_where_nothing_is_owned() -> None:
     """The latest states are only for those who can be woken."""
-    from kopf._controller.object_memory import ObjectMemory
+    from kopf._controller.changes.object_memory import ObjectMemory
 
     memory = ObjectMemory()
     assert memory.is_blank

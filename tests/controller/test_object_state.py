@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf._controller.changes.carried import Result, SavedProgress, Unsaved
+from kopf._controller.changes.object_memory import Result, SavedProgress, Unsaved
 from kopf._controller.object_state import ObjectState, Rules, make_state
 from kopf._controller.throttling import get_delay, is_overtaking
 from kopf._values.ids import HandlerId

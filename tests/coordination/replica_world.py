@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms
 from kopf._coordination.lease_renewal import Step
+from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms
 from kopf._coordination.replica_protocol import Replica
 
 SLOTS = frozenset(range(8))

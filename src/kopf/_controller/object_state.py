@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kopf._controller.changes.carried import Carried, Result
+from kopf._controller.changes.object_memory import Carried, Result
 from kopf._controller.own_writes import OwnWrites
 from kopf._controller.throttling import count_failure, get_delay, is_overtaking
 from kopf._values.ids import HandlerId

@@ -23,9 +23,8 @@ from kopf._handlers.causes import WatchingCause
 from kopf._handlers.executor import Surroundings, UserCode
 from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WatchingHandler
-from kopf._handlers.outcomes import Attempt
+from kopf._handlers.outcomes import Attempt, deliver_result
 from kopf._handlers.registry import HandlersOfResource, deduplicate
-from kopf._handlers.results import deliver_result
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.codec import UnreadableError

@@ -4,6 +4,11 @@ Rivals: other operators that handle the same objects, and do not know about this
 Two signs reveal them: an object that this operator handles is marked as handled in another state than here; or it was
 marked so while this operator was handling it. Both also happen briefly at the beginning and at the end of a rollout,
 and when a backup is restored. So the warning needs several signs, neither too close to each other nor too far apart.
+
+Operators that know of each other do not work at once; but they need a moment to notice each other, and longer if their
+streams are silent or there is no peering. Then both handle the object in different states, and the last writer has not
+always seen the latest state. Another operator leaves the same traces as this one: the last handled configuration, and
+the progress of the handlers.
 """
 
 from __future__ import annotations
@@ -11,13 +16,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
 from kopf._controller.runtime import Runtime
+from kopf._handlers.handlers import ChangingHandler
+from kopf._settings.settings import PersistenceSettings
 from kopf._values import codec
+from kopf._values.bodies import Body
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch
 from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
@@ -113,3 +122,28 @@ def _get_keys(entry: Mapping[str, Any], path: FieldPath) -> Set[str]:
     """Return the keys at the path, if there are any: other API servers can send entries of any form."""
     value = resolve(entry, path)
     return value.keys() if isinstance(value, Mapping) else frozenset()
+
+
+def is_superseded(
+    obj: KubeObject,
+    *,
+    persistence: PersistenceSettings,
+    handlers: Collection[ChangingHandler],
+    before: KubeObject,
+    outgoing: Patch,
+) -> bool:
+    """
+    Tell if the traces on the object are neither those of the state before, nor those of our outgoing patch.
+
+    Our traces can be there already, if only the response to our patch was lost. Absent traces mean nothing: they vanish
+    when others replace the whole object, and this must not repeat the handlers.
+    """
+    after = outgoing.apply_to(before)
+    traces, *known = (_get_traces(Body(state), persistence, handlers) for state in (obj, before, after))
+    return any(trace is not None and trace not in others for trace, *others in zip(traces, *known, strict=True))
+
+
+def _get_traces(body: Body, persistence: PersistenceSettings, handlers: Collection[ChangingHandler]) -> list[object]:
+    progress = persistence.progress_storage
+    records: list[object] = [progress.fetch(key=handler.id, body=body) for handler in handlers]
+    return [persistence.diffbase_storage.fetch(body=body), *records]

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kopf._client.http.api import APIClient
-from kopf._controller.clock import Clock
 from kopf._controller.controller_registry import Controllers
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
@@ -17,6 +16,7 @@ from kopf._controller.pausing import Pause
 from kopf._controller.sharing import Share
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
+from kopf._handlers.time_source import Clock
 from kopf._health.liveness import Liveness
 from kopf._logging.once import Once
 from kopf._settings.settings import OperatorSettings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from kopf._controller.changes.carried import Carried
+from kopf._controller.changes.object_memory import Carried
 from kopf._values.objects import KubeObject
 
 

@@ -11,12 +11,11 @@ import copy
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.changes.carried import Carried
+from kopf._controller.changes.object_memory import Carried, HandledStates, ObjectMemory
 from kopf._controller.changes.selection import could_match
-from kopf._controller.object_memory import HandledStates, ObjectMemory
 from kopf._controller.object_state import ObjectState, Rules, make_state
 from kopf._controller.runtime import Runtime
 from kopf._handlers.handlers import ResourceHandler
@@ -28,7 +27,6 @@ from kopf._values.records import Record, field, replace
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
-    from kopf._controller.changes.reconcile_pass import ReconcilePass
 
 
 class Gone:
@@ -41,6 +39,14 @@ class Gone:
         """The last state of the object."""
         self.successor: WatchEvent | None = None
         """The latest event after the end: the object is selected again, or another one has the same name."""
+
+
+class CurrentPass(Protocol):
+    """A pass over an object, while it is going on."""
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether the object is being patched now, which must not be interrupted."""
 
 
 class TrackedObject(Record, eq=False):
@@ -57,7 +63,7 @@ class TrackedObject(Record, eq=False):
     """What to handle, and when; ``None`` if the object is idle."""
     events: deque[WatchEvent] | None = None
     """The raw events that wait for their handlers; ``None`` if there are none."""
-    reconciliation: ReconcilePass | None = None
+    reconciliation: CurrentPass | None = None
     """The current pass over the object, if any."""
     gone: Gone | None = None
     """The end of the object, if it exists no more."""

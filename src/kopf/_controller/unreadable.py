@@ -7,8 +7,8 @@ They are not handled until they change, with one warning for each of them. Kopf 
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchOptions
-from kopf._controller.changes.carried import Result
 from kopf._controller.changes.finalizer import Blocking
+from kopf._controller.changes.object_memory import Result
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.writing import write
 from kopf._controller.tracked_objects import TrackedObject

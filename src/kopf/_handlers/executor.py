@@ -19,8 +19,7 @@ from kopf._handlers.current_handler import SubhandlingContext, current_cause, cu
 from kopf._handlers.handler_errors import HandlerTimeoutError, UnfitObjectError
 from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Attempt, Outcome
-from kopf._handlers.results import make_content
+from kopf._handlers.outcomes import Attempt, Outcome, make_content
 from kopf._handlers.retry_policy import check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
 from kopf._handlers.thread_pools import ThreadPools, get_abandoned_call

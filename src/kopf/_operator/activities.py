@@ -11,13 +11,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kopf._controller.clock import Clock
 from kopf._handlers.causes import ActivityCause
 from kopf._handlers.executor import HandlerExecutor, Surroundings
 from kopf._handlers.handler_errors import name_error
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.retry_policy import Retries
+from kopf._handlers.time_source import Clock
 from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
 from kopf._values.operator_error import OperatorError

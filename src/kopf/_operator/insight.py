@@ -13,11 +13,11 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from kopf._controller.clock import Clock
 from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.time_source import Clock
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.namespace_patterns import NamespacePattern, matches_any

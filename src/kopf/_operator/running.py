@@ -19,7 +19,6 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError
 from kopf._client.fencing import Fence
 from kopf._client.http.api import APIClient, offering
-from kopf._controller.clock import Clock
 from kopf._controller.controller_registry import Controllers, get_current_controllers, offering_controllers
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
@@ -34,6 +33,7 @@ from kopf._events.log_posting import EventRecorder, posting
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.time_source import Clock
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._logging.log_levels import get_internal_level

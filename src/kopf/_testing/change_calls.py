@@ -18,9 +18,8 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
-from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._handlers.outcomes import Attempt, Outcome, deliver_result
 from kopf._handlers.registry import HandlersOfResource
-from kopf._handlers.results import deliver_result
 from kopf._storage.snapshots import Snapshots
 from kopf._testing.call_context import CallContext, Mark
 from kopf._testing.calling_options import CallingOptions, complete_previous, make_object, read_object

@@ -25,8 +25,7 @@ from kopf._handlers.handlers import (
     SpawningHandler,
     WatchingHandler,
 )
-from kopf._handlers.outcomes import Outcome
-from kopf._handlers.results import deliver_result
+from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._testing.call_context import CallContext
 from kopf._testing.calling_options import STOP_AFTER
 from kopf._testing.handler_choice import list_reasons

@@ -27,9 +27,8 @@ from kopf._controller.changes.decision import (
 )
 from kopf._controller.changes.detection import Detection, detect
 from kopf._controller.changes.finalizer import Blocking
-from kopf._controller.changes.handler_state import HandlerState
+from kopf._controller.changes.handler_states import HandlerState, SavedStates
 from kopf._controller.changes.progress import find_seen
-from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Candidates
 from kopf._handlers.handlers import ChangingHandler, DaemonHandler

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._controller.changes.handler_state import MAX_DELAY, HandlerState
+from kopf._controller.changes.handler_states import MAX_DELAY, HandlerState, SavedStates
 from kopf._controller.changes.progress import (
     Counts,
     Progress,
@@ -20,7 +20,6 @@ from kopf._controller.changes.progress import (
     get_delay,
     get_pending,
 )
-from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, ReconcilingHandler

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._controller.changes.carried import Carried, Unsaved
-from kopf._controller.changes.handler_state import HandlerState
+from kopf._controller.changes.handler_states import HandlerState
+from kopf._controller.changes.object_memory import Carried, Unsaved
 from kopf._controller.changes.selection import Candidates, select
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.registry import HandlersOfResource

@@ -24,8 +24,7 @@ from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import BackgroundCause
 from kopf._handlers.handlers import SpawningHandler
-from kopf._handlers.outcomes import Outcome
-from kopf._handlers.results import deliver_result
+from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._handlers.retry_policy import Retries
 from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import iter_delays

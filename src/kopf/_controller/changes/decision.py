@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 from kopf._controller.changes.detection import Detection
 from kopf._controller.changes.finalizer import MAX_REMOVALS, Blocking, choose_change
+from kopf._controller.changes.handler_states import SavedStates
 from kopf._controller.changes.progress import Progress, find_overtaken, get_delay, get_pending
-from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._values import codec

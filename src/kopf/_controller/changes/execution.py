@@ -23,8 +23,7 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry, UnfitObjectError
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
-from kopf._handlers.outcomes import Outcome
-from kopf._handlers.results import deliver_result
+from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._values.codec import UnreadableError
 from kopf._values.ids import HandlerId
 from kopf._values.model_mismatch import ModelMismatchError

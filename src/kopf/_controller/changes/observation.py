@@ -10,7 +10,6 @@ import datetime
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from kopf._controller.changes.carried import Carried
 from kopf._controller.changes.decision import (
     MAX_RESTORATIONS,
     Choice,
@@ -22,11 +21,11 @@ from kopf._controller.changes.decision import (
 )
 from kopf._controller.changes.detection import Detection, detect
 from kopf._controller.changes.finalizer import Blocking
+from kopf._controller.changes.handler_states import SavedStates
+from kopf._controller.changes.object_memory import Carried, ObjectMemory
 from kopf._controller.changes.progress import find_seen
-from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Candidates, select, select_background
-from kopf._controller.object_memory import ObjectMemory
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import PersistenceSettings

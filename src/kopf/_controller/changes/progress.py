@@ -11,8 +11,7 @@ import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kopf._controller.changes.handler_state import HandlerState
-from kopf._controller.changes.saved_states import SavedStates
+from kopf._controller.changes.handler_states import HandlerState, SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handlers import ChangingHandler, ReconcilingHandler
 from kopf._handlers.outcomes import Outcome

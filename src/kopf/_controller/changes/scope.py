@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from kopf._controller.changes.object_memory import HandledStates
 from kopf._controller.changes.selection import Candidates
-from kopf._controller.object_memory import HandledStates
 from kopf._controller.rivals import Rivals
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchOptions, PatchRequest, PatchSuperseded, patch_object
-from kopf._controller.changes.carried import Result, SavedProgress, SavingFailure, Unsaved
 from kopf._controller.changes.decision import Plan, make_fingerprint
 from kopf._controller.changes.execution import TITLES
+from kopf._controller.changes.object_memory import ObjectMemory, Result, SavedProgress, SavingFailure, Unsaved
 from kopf._controller.changes.observation import Observation
 from kopf._controller.changes.own_changes import OwnChanges, has_only_traces
 from kopf._controller.changes.progress import Progress, count
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.seen_states import SeenStates
-from kopf._controller.changes.superseding import is_superseded
-from kopf._controller.object_memory import ObjectMemory
+from kopf._controller.rivals import is_superseded
 from kopf._logging.loggers import Logger
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError

@@ -11,12 +11,11 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kopf._controller.changes.carried import Carried
 from kopf._controller.changes.decision import decide
+from kopf._controller.changes.object_memory import Carried, ObjectMemory
 from kopf._controller.changes.observation import Observation
 from kopf._controller.changes.selection import Candidates
 from kopf._controller.memos import Memo
-from kopf._controller.object_memory import ObjectMemory
 from kopf._handlers.causes import ResourceCause, WatchingCause
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler, WatchingHandler
 from kopf._handlers.registry import HandlersOfResource

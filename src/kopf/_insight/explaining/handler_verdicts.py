@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kopf._controller.changes.handler_state import HandlerState
+from kopf._controller.changes.handler_states import HandlerState
 from kopf._controller.changes.selection import is_for_reason
 from kopf._handlers.handlers import (
     ChangingHandler,

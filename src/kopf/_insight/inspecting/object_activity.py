@@ -14,9 +14,8 @@ from typing import Any
 from kopf._controller.background.daemons import DaemonRun
 from kopf._controller.background.runs import BackgroundRun
 from kopf._controller.background.stop_signals import DaemonStoppingReason
-from kopf._controller.changes.carried import Carried
+from kopf._controller.changes.object_memory import Carried, ObjectMemory
 from kopf._controller.controller import Controller
-from kopf._controller.object_memory import ObjectMemory
 from kopf._controller.object_state import ObjectState
 from kopf._insight.explaining.explanation import RunInfo, StateInfo, StateName
 from kopf._insight.explaining.redacted_texts import show_time
