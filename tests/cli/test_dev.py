@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import pathlib
 import re
@@ -373,6 +374,7 @@ def test_metrics(start: Starter, folder: pathlib.Path) -> None:
             assert b"kopf_handler_duration_seconds" in response.read()
 
 
+@functools.cache
 def list_imports_of_libraries() -> set[str]:
     """Whatever the framework and its dependencies import on some system, with some versions of others."""
     wanted, names = {"kopf"}, set()

@@ -415,14 +415,14 @@ def test_other_servers_are_no_operators(cluster: LocalCluster, explain: Explain,
 
 def test_redirects_are_not_followed(cluster: LocalCluster, explain: Explain) -> None:
     def serve() -> None:
-        with contextlib.suppress(TimeoutError):
-            while True:
-                connection, _ = server.accept()
-                server.settimeout(1)
-                with connection:
-                    received.append(connection.recv(10_000))
-                    head = f"HTTP/1.1 302 Found\r\nLocation: {url}/other\r\nContent-Length: 0\r\n\r\n"
-                    connection.sendall(head.encode())
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                if not (request := connection.recv(10_000)):
+                    return
+                received.append(request)
+                head = f"HTTP/1.1 302 Found\r\nLocation: {url}/other\r\nContent-Length: 0\r\n\r\n"
+                connection.sendall(head.encode())
 
     received: list[bytes] = []
     put(cluster)
@@ -431,6 +431,7 @@ def test_redirects_are_not_followed(cluster: LocalCluster, explain: Explain) -> 
         thread = threading.Thread(target=serve)
         thread.start()
         assert "HTTP 302" in explain("kex", "obj", "--endpoint", url, "--token", TOKEN).output
+        socket.create_connection(server.getsockname()).close()  # it comes after all others
         thread.join()
     assert len(received) == 1
 

@@ -200,8 +200,8 @@ def test_the_latest_of_a_large_recording_is_replayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kopf._replay.comparison._WARM_UP", 1.0)
-    record(start, cluster, "--record-limit", "80Ki", signum=signal.SIGTERM, steps=20, calm_steps=3)
-    assert (folder / "recording").stat().st_size < 100 * 1024
+    record(start, cluster, "--record-limit", "50Ki", signum=signal.SIGTERM, steps=12, calm_steps=3)
+    assert (folder / "recording").stat().st_size < 65 * 1024
     result = replay(folder / "recording", folder / "handlers.py")
     # Nobody knows what was underway at the checkpoint, so objects that change all the time can get out of step.
     assert len({item.place for item in result.divergences}) <= 3, str(result)

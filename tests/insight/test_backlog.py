@@ -101,6 +101,7 @@ class Counting(Observer):
         self.done.set()
 
 
+@pytest.mark.fastforward
 async def test_observers_are_told_soon_and_in_order() -> None:
     observers = Observers()
     backlog = Backlog(observers)

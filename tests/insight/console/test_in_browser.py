@@ -339,14 +339,23 @@ def test_time_is_not_to_be_moved_in_other_event_loops(page: Page) -> None:
     expect(page.get_by_role("heading", name="Time")).to_have_count(0)
 
 
-def test_pages_survive_restarts(browser: Any, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_survive_restarts(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The port is the same; the token is, or is not."""
     port = find_free_port()
     monkeypatch.setattr("tests.insight.console.serving.find_free_port", lambda: port)
     context = browser.new_context(viewport={"width": 1280, "height": 760})
     page = context.new_page()
+    with LocalCluster() as cluster:
+        cluster.apply(CRD)
+        cluster.create(make("obj-007", fail=True))
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        check_restarts(cluster, page)
+    context.close()
+
+
+def check_restarts(cluster: LocalCluster, page: Page) -> None:
     notice = page.locator("#notice")
-    with running(served.cluster, declare(), token=TOKEN) as other:
+    with running(cluster, declare(), token=TOKEN) as other:
         page.goto(f"{other.url}/?token={TOKEN}")
         choose(page, "obj-007")
         header = page.locator("header").bounding_box()
@@ -356,17 +365,16 @@ def test_pages_survive_restarts(browser: Any, served: Served, monkeypatch: pytes
     page.get_by_role("button", name="Explain").click()
     expect(page.get_by_role("dialog")).to_contain_text("the operator does not answer")
     page.keyboard.press("Escape")
-    trouble = served.cluster.faults.inject(503, verb="list", resource="kopfexamples")
-    with running(served.cluster, declare(), token=TOKEN):
+    trouble = cluster.faults.inject(503, verb="list", resource="kopfexamples")
+    with running(cluster, declare(), token=TOKEN):
         expect(page.locator("#connection")).to_have_text("live")
         expect(notice).to_be_hidden()
-        served.cluster.faults.remove(trouble)  # what was selected, comes later
+        cluster.faults.remove(trouble)  # what was selected, comes later
         expect(page.locator("#detail h2")).to_have_text("obj-007")
         note = get_rows(page).first.locator(".note")
         expect(note).to_have_text(re.compile(r"^in \d+ (min|s)$"))  # its handlers have not failed in this operator
-    with running(served.cluster, declare(), token=f"another-{TOKEN}"):
+    with running(cluster, declare(), token=f"another-{TOKEN}"):
         expect(notice).to_contain_text("The operator has another token now")
-    context.close()
 
 
 def declare() -> kopf.OperatorRegistry:
