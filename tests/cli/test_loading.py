@@ -10,6 +10,8 @@ import pytest
 import kopf
 from kopf.cli.loading import LoadingError, list_sources, load
 
+MANIFESTS = ["crd.yaml", "objects.yml", "obj.json"]
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
@@ -83,33 +85,38 @@ def test_classes_can_find_their_modules(folder: pathlib.Path) -> None:
     assert get_loaded("a_file") == 2
 
 
-def test_missing_file(folder: pathlib.Path) -> None:
-    with pytest.raises(LoadingError) as e:
-        load(["nonexistent.py"], [])
-    assert e.value.message == "Cannot load 'nonexistent.py': there is no such file."
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nonexistent.py", r"^Cannot load 'nonexistent.py': there is no such file.$"),
+        ("x.py", r"no such file.$"),  # nothing is similar but the extension
+        *((typo, r"no such file. Did you mean 'handlers.py'\?$") for typo in ("handler.py", "handlers", "handlres.py")),
+        ("folder/handlers.py", "There is no directory 'folder' either"),
+        (".", "'.': it is a directory. Name the files in it"),
+        *((name, f"'{name}': it is not Python code. .* kopf dev --apply {name} …") for name in MANIFESTS),
+    ],
+)
+def test_what_is_no_file_of_handlers(folder: pathlib.Path, path: str, message: str) -> None:
+    (folder / "handlers.py").touch()
+    for name in MANIFESTS:
+        (folder / name).write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n")
+    with pytest.raises(LoadingError, match=message):
+        load([path], [])
 
 
-def test_missing_file_with_nothing_similar_but_the_extension(folder: pathlib.Path) -> None:
-    (folder / "h.py").write_text("")
-    with pytest.raises(LoadingError, match=r"no such file.$"):
-        load(["nosuch.py"], [])
-
-
-@pytest.mark.parametrize("typo", ["handler.py", "handlers", "handlres.py"])
-def test_missing_file_with_a_similar_name(folder: pathlib.Path, typo: str) -> None:
-    (folder / "handlers.py").write_text("")
-    with pytest.raises(LoadingError, match=r"no such file. Did you mean 'handlers.py'\?$"):
-        load([typo], [])
-
-
-def test_missing_directory(folder: pathlib.Path) -> None:
-    with pytest.raises(LoadingError, match="There is no directory 'folder' either"):
-        load(["folder/handlers.py"], [])
-
-
-def test_directory_instead_of_a_file(folder: pathlib.Path) -> None:
-    with pytest.raises(LoadingError, match="'.': it is a directory. Name the files in it"):
-        load(["."], [])
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("a_x.b", "Cannot load the module 'a_x.b': there is no module 'a_x', neither"),
+        ("a_file.py", "Name modules without the extension"),
+        ("a_module", "NameError: name 'undefined' is not defined"),
+    ],
+)
+def test_what_is_no_module_of_handlers(folder: pathlib.Path, module: str, message: str) -> None:
+    (folder / "a_file.py").touch()
+    (folder / "a_module.py").write_text("undefined")
+    with pytest.raises(LoadingError, match=message):
+        load([], [module])
 
 
 def test_syntax_error(folder: pathlib.Path) -> None:
@@ -131,13 +138,6 @@ def test_changes_within_one_second_are_seen(folder: pathlib.Path, monkeypatch: p
         load(["a_file.py"], [])
         assert vars(sys).pop("value_of_a_file") == value
     assert not (folder / "__pycache__").exists()
-
-
-@pytest.mark.parametrize("name", ["crd.yaml", "objects.yml", "obj.json"])
-def test_manifests_instead_of_code(folder: pathlib.Path, name: str) -> None:
-    (folder / name).write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n")
-    with pytest.raises(LoadingError, match=f"'{name}': it is not Python code. .* kopf dev --apply {name} …"):
-        load([name], [])
 
 
 def test_exception_on_import_is_traced_from_the_users_code(folder: pathlib.Path) -> None:
@@ -167,11 +167,6 @@ def test_exits_requested_by_the_code_are_passed_through(folder: pathlib.Path, co
     (folder / "a_file.py").write_text(code)
     with pytest.raises((SystemExit, KeyboardInterrupt)):
         load(["a_file.py"], [])
-
-
-def test_missing_module(folder: pathlib.Path) -> None:
-    with pytest.raises(LoadingError, match="Cannot load the module 'a_x.b': there is no module 'a_x', neither"):
-        load([], ["a_x.b"])
 
 
 @pytest.mark.parametrize(
@@ -210,12 +205,6 @@ def test_handlers_of_a_file_that_is_loaded_again_replace_the_former_ones(
     assert len(registry.webhooks) == 2
 
 
-def test_file_named_as_a_module(folder: pathlib.Path) -> None:
-    (folder / "a_file.py").write_text("")
-    with pytest.raises(LoadingError, match="Name modules without the extension"):
-        load([], ["a_file.py"])
-
-
 def test_missing_module_inside_of_a_module_is_shown_where_it_is_imported(folder: pathlib.Path) -> None:
     (folder / "a_module.py").write_text("\nimport a_missing")
     with pytest.raises(LoadingError) as e:
@@ -224,12 +213,6 @@ def test_missing_module_inside_of_a_module_is_shown_where_it_is_imported(folder:
     assert 'a_module.py", line 2' in e.value.message
     assert "No module named 'a_missing'" in e.value.message
     assert "importlib" not in e.value.message
-
-
-def test_exception_in_a_module(folder: pathlib.Path) -> None:
-    (folder / "a_module.py").write_text("undefined")
-    with pytest.raises(LoadingError, match="NameError: name 'undefined' is not defined"):
-        load([], ["a_module"])
 
 
 def test_sources_are_those_of_the_user(folder: pathlib.Path) -> None:

@@ -85,14 +85,20 @@ async def test_what_is_called_by_the_users_code_remains() -> None:
     assert functions[-4:] == ["failing_in_a_library", "loads", "decode", "raw_decode"]
 
 
-def test_errors_of_the_framework_are_not_trimmed() -> None:
-    namespace: dict[str, Any] = {}
-    source = "def inner():\n    raise ValueError('boom')\ndef outer():\n    inner()\n"
+@pytest.mark.parametrize(
+    ("source", "functions"),
+    [
+        ("def inner():\n    raise ValueError('boom')\ndef outer():\n    inner()\n", ["outer", "inner"]),
+        ("def outer():\n    library_fn()\n", ["outer", "library_fn"]),  # its libraries are trimmed neither
+    ],
+)
+def test_errors_of_the_framework_are_not_trimmed(source: str, functions: list[str]) -> None:
+    namespace: dict[str, Any] = {"library_fn": make_library(click.__file__)}
     exec(compile(source, tracebacks.__file__, "exec"), namespace)
     with pytest.raises(ValueError, match="boom") as info:
         namespace["outer"]()
     text = format_traceback((info.type, info.value, info.tb.tb_next), trimming=True)
-    assert get_functions(text) == ["outer", "inner"]
+    assert get_functions(text) == functions
 
 
 def make_library(filename: str) -> Callable[..., Any]:
@@ -104,15 +110,6 @@ def make_library(filename: str) -> Callable[..., Any]:
 
 async def test_operators_can_be_installed_packages() -> None:
     assert get_functions(await trace(make_library(click.__file__))) == ["library_fn"]
-
-
-def test_errors_of_the_libraries_of_the_framework_are_not_trimmed() -> None:
-    namespace: dict[str, Any] = {"library_fn": make_library(click.__file__)}
-    exec(compile("def outer():\n    library_fn()\n", tracebacks.__file__, "exec"), namespace)
-    with pytest.raises(ValueError, match="boom") as info:
-        namespace["outer"]()
-    text = format_traceback((info.type, info.value, info.tb.tb_next), trimming=True)
-    assert get_functions(text) == ["outer", "library_fn"]
 
 
 def test_no_error_is_no_text() -> None:
