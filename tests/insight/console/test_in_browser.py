@@ -207,20 +207,17 @@ def test_only_with_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("tabpanel", name="Errors")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    ("tab", "text"),
-    [
-        ("Errors", f"TemporaryError: not yet {HOSTILE}"),
-        ("Queues & streams", "kopfexamples.v1.kopf.dev"),
-        ("Daemons & timers", "No daemons or timers run."),
-        ("Indices", HOSTILE),
-        ("Peers", "standalone"),
-        ("Operator", "_login has succeeded"),
-    ],
-)
-def test_other_views(page: Page, tab: str, text: str) -> None:
-    page.get_by_role("tab", name=tab).click()
-    expect(page.get_by_role("tabpanel", name=tab)).to_contain_text(text)
+def test_other_views(page: Page) -> None:
+    for tab, text in {
+        "Errors": f"TemporaryError: not yet {HOSTILE}",
+        "Queues & streams": "kopfexamples.v1.kopf.dev",
+        "Daemons & timers": "No daemons or timers run.",
+        "Indices": HOSTILE,
+        "Peers": "standalone",
+        "Operator": "_login has succeeded",
+    }.items():
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_role("tabpanel", name=tab)).to_contain_text(text)
 
 
 def test_objects_are_reached_from_their_errors(page: Page) -> None:
