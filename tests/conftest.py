@@ -145,7 +145,7 @@ def _fast_tools() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
-        monkeypatch.setenv("MYPY_CACHE_DIR", str(pathlib.Path("build", "mypy").absolute()))
+        monkeypatch.setenv("MYPY_CACHE_DIR", str(pathlib.Path(__file__).parents[1] / "build" / "mypy"))
         yield
 
 
