@@ -1,11 +1,13 @@
 """
-Count the instructions that the console takes for one change of an object: with no page open, and with one.
+Count the instructions that the console takes for one change of an object, and its CPU time with warm caches: with no
+page open, and with one.
 
     .venv/bin/python -m benchmarks.console_instructions
 
 The change is an update with prepared answers, and its echo, see `benchmarks.cycle`. As in `benchmarks.instructions`,
-valgrind counts, so other load does not change it; but what is cold in a real operator takes several times longer. An
-open page is told after every tenth change, as if there were 100 changes per second.
+valgrind counts, so other load does not change it; but what is cold in a real operator takes several times longer. The
+CPU time is the best of some runs without valgrind. An open page is told after every tenth change, as if there were 100
+changes per second.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from kopf._insight.inspecting.decision_journal import DecisionJournal
 
 MODES = ("silent", "closed", "open")
 _FEW, _MANY = 10, 40
+_TIMES = 5
 _PER_UPDATE = 10
 _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
@@ -38,6 +41,21 @@ def count_instructions(mode: str) -> float:
     """Get the instructions per change. Raises :class:`FileNotFoundError` if there is no valgrind."""
     few, many = (_count(mode, rounds) for rounds in (_FEW, _MANY))
     return (many - few) / (_MANY - _FEW) / OBJECTS
+
+
+def measure_time(mode: str) -> float:
+    """Get the CPU time per change, in ms."""
+    few, many = (min(_time(mode, rounds) for _ in range(_TIMES)) for rounds in (_FEW, _MANY * 5))
+    return (many - few) / (_MANY * 5 - _FEW) / OBJECTS * 1000
+
+
+def _time(mode: str, rounds: int) -> float:
+    arguments = [sys.executable, "-m", "benchmarks.console_instructions", mode, str(rounds)]
+    pid = os.posix_spawn(sys.executable, arguments, {**os.environ, "PYTHONHASHSEED": "0"})
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise RuntimeError("The measured process has failed.")
+    return usage.ru_utime + usage.ru_stime
 
 
 def _count(mode: str, rounds: int) -> int:
@@ -86,8 +104,11 @@ async def _run(mode: str, rounds: int) -> None:
 
 def main() -> None:
     counts = {mode: count_instructions(mode) for mode in MODES}
+    times = {mode: measure_time(mode) for mode in MODES}
     for mode in MODES[1:]:
-        print(f"{mode:6} {(counts[mode] - counts['silent']) / 1000:6.1f} thousand instructions per change")
+        instructions, time = counts[mode] - counts["silent"], times[mode] - times["silent"]
+        print(f"{mode:6} {instructions / 1000:6.1f} thousand instructions per change, {time:.3f} ms")
+    print(f"silent {times['silent']:.3f} ms per change")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import pathlib
 import posixpath
 import re
@@ -17,6 +18,7 @@ from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -30,7 +32,6 @@ _OPTION = re.compile(r"^- ``(\w+)``: (.*(?:\n  .*)*)$", re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".toml": "toml"}
 _MAX_SHOWN = 200_000
-_WORKER_ELSEWHERE, _WORKER = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
 _GENERATED = ("reference/decorators.md", "reference/commands.md", "reference/api.md")
 
 DECORATORS = [
@@ -46,6 +47,26 @@ def on_startup(command: str, dirty: bool) -> None:
         handler.setLevel(logging.WARNING)
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the pages for machines (`llms.txt`) as in the navigation; offer only what is there."""
+    if not config.repo_url:
+        config.edit_uri = None
+    if "MIKE_DOCS_VERSION" not in os.environ:
+        del config.extra["version"]  # else the pages look for other versions
+    sections = {title: list(_list_pages(items)) for entry in config.nav or [] for title, items in entry.items()}
+    config.plugins["llmstxt"].config.sections = {**sections, "Decisions": ["decisions/[!R]*.md"]}
+    return config
+
+
+def _list_pages(items: Any) -> Iterator[str]:
+    if isinstance(items, str):
+        yield items
+    else:
+        for item in items.values() if isinstance(items, dict) else items:
+            yield from _list_pages(item)
+
+
+@event_priority(100)  # before the plugins, which look for pages, too
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages, and those of other files that are linked, which can link to others in turn."""
     texts = {_GENERATED[0]: describe_decorators(), _GENERATED[1]: describe_commands(), _GENERATED[2]: describe_api()}
@@ -126,10 +147,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "".join(part if part.startswith("```") else _LINK.sub(replace, part) for part in parts)
 
 
-def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Load nothing from elsewhere: the search of files works with no network."""
-    local = posixpath.relpath(_WORKER, posixpath.dirname(page.file.dest_uri) or ".")
-    return output.replace(_WORKER_ELSEWHERE, local)
+def on_post_build(config: MkDocsConfig) -> None:
+    """Make the links of the pages for machines relative, if nobody knows where the site will be."""
+    if not config.site_url:
+        site = pathlib.Path(config.site_dir)
+        for path in [site / "llms.txt", *site.rglob("*.md")]:
+            root = "../" * (len(path.relative_to(site).parts) - 1)
+            path.write_text(path.read_text().replace("](/", f"]({root}"))
 
 
 def describe_decorators() -> str:

@@ -18,24 +18,24 @@ from tests.patience import PATIENCE
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 PROMISES = [
-    "1. Somebody creates a Shop.",
+    "1. A user creates a Shop.",
     "Its domain is bought: $12.",
     "It has a Deployment and a Service.",
-    "2. Somebody deletes the Service, and scales up.",
+    "2. A user deletes the Service, and scales up.",
     "The Service is back.",
     "The Deployment follows.",
     "3. A new Shop, and kill -9 between two writes.",
     "The Deployment is written ...",
     "kill -9: the operator is dead.",
     "... and there is no Service.",
-    "4. A new process goes on where the dead one was.",
+    "4. A new process continues.",
     "The Service is there.",
     "The domain was not bought again.",
     "5. The clock leaps by a day, as in tests.",
     "The daily backup of tea has run.",
     "The daily backup of books has run.",
     "6. Why did a handler run? And what is next?",
-    "It tells of each handler.",
+    "It explains each handler.",
     "7. How much work was that?",
     "Two backups.",
     "8. Two replicas, and kill -9 of the leader.",
@@ -98,12 +98,12 @@ def test_the_log_is_beside_the_steps_in_a_terminal(start: Starter, tmp_path: pat
         process.wait_for("The Deployment follows")
         assert process.stop() == 143
     assert list_leftovers(tmp_path) == []
-    assert "\x1b[35m\x1b[1m1. Somebody creates a Shop.\x1b[0m" in process.output
+    assert "\x1b[35m\x1b[1m1. A user creates a Shop.\x1b[0m" in process.output
     assert "\x1b[32m   ✓ Its domain is bought: $12.\x1b[0m" in process.output
     assert "\x1b[36mdefault/tea\x1b[0m" in process.output
     rows = [line for line in COLOUR.sub("", process.output).splitlines() if "│" in line]
     assert all(len(row.lstrip("\x1b[0123456789FJ")) <= 132 for row in rows), rows
-    assert any(re.search(r"1\. Somebody creates a Shop\. +│ \d\d:\d\d:\d\d INFO ", row) for row in rows), rows
+    assert any(re.search(r"1\. A user creates a Shop\. +│ \d\d:\d\d:\d\d INFO ", row) for row in rows), rows
 
 
 def test_no_colours_if_they_are_not_wanted(start: Starter, tmp_path: pathlib.Path) -> None:
@@ -112,6 +112,7 @@ def test_no_colours_if_they_are_not_wanted(start: Starter, tmp_path: pathlib.Pat
         process.press_ctrl_c()
         assert process.wait() != 0
     assert "\x1b" not in process.output
+    assert [line for line in process.output.splitlines() if "operator │" in line and len(line) > 80] == []
     assert list_leftovers(tmp_path) == []
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,11 +75,12 @@ def test_values_of_the_format(value: str | LogFormat) -> None:
     assert LogFormatParamType().convert(value, None, None) is LogFormat.JSON
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["dev"], ["cluster"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in main.list_commands(click.Context(main)))])
 def test_help(command: list[str]) -> None:
-    result = CliRunner().invoke(main, [*command, "--help"])
+    result = CliRunner().invoke(main, [*command, "--help"], terminal_width=80)
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: {' '.join(['kopf', *command])} [OPTIONS]")
+    assert [line for line in result.stdout.splitlines() if len(line) > 80 or re.search(r"\d{12}", line)] == []
 
 
 @pytest.mark.parametrize("name", ["run", "freeze", "resume", "release", "replay", "shards", "dev", "cluster"])

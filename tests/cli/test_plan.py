@@ -106,8 +106,8 @@ def test_handlers_are_not_called_by_default(cluster: LocalCluster, plan: Plan, h
                  spec:
                    size: 1
                 ! Handler 'ensure_fn' would be called: create
-            0 to create, 1 to change, 0 to delete; 1 handler calls with unknown writes.
-            Not shown: 3 calls that each start of the operator makes; see --json.
+            0 to create, 1 to change, 0 to delete; handler calls with unknown writes: 1.
+            Not shown: calls at each start of the operator (3); see --json.
         """)
         assert result.stderr == ""
 
@@ -123,7 +123,7 @@ def test_called_handlers(cluster: LocalCluster, plan: Plan, handlers: pathlib.Pa
     assert "+ configmaps default/obj\n" in result.stdout
     assert "    +  size: '1'\n" in result.stdout
     assert "* event for KopfExample obj: Normal Resumed: It goes on." in result.stdout
-    assert "1 to create, 1 to change, 0 to delete; 0 handler calls" in result.stdout
+    assert "1 to create, 1 to change, 0 to delete; handler calls with unknown writes: 0" in result.stdout
     assert "would be called" not in result.stdout
 
 
@@ -166,7 +166,7 @@ def test_settled_operators_have_nothing_to_do(
     result = plan("handlers.py")
     assert result.returncode == 1
     assert "! Handler 'ensure_fn' would be called: update\n" in result.stdout
-    assert "0 to create, 0 to change, 0 to delete; 1 handler calls" in result.stdout
+    assert "0 to create, 0 to change, 0 to delete; handler calls with unknown writes: 1" in result.stdout
     request(cluster, "DELETE", f"{PATH}/obj")
     result = plan("handlers.py")
     assert result.returncode == 1
@@ -315,7 +315,7 @@ def test_reconcilers_are_called_by_default(
     assert result.returncode == 1, result.stdout + result.stderr
     assert "+ configmaps default/one\n" in result.stdout
     assert "+ configmaps default/two\n" in result.stdout
-    assert "2 to create, 0 to change, 0 to delete; 0 handler calls" in result.stdout
+    assert "2 to create, 0 to change, 0 to delete; handler calls with unknown writes: 0" in result.stdout
     assert "+ configmaps" not in plan("handlers.py", "--no-call").stdout
     with start("run", str(handlers), kubeconfig=cluster.kubeconfig) as process:
         wait_for(lambda: {"one", "two"} <= set(list_names(cluster)))
@@ -331,7 +331,7 @@ def test_reconcilers_are_called_by_default(
     assert sorted(lines) == [
         "+ configmaps default/three",
         "- configmaps default/one",
-        "1 to create, 1 to change, 1 to delete; 0 handler calls with unknown writes.",
+        "1 to create, 1 to change, 1 to delete; handler calls with unknown writes: 0.",
         "~ configmaps default/two",
     ]
     assert "    -  key: value\n    +  key: edited\n" in result.stdout
@@ -480,7 +480,7 @@ def test_handlers_wait_for_objects_that_do_not_fit(
         assert result.stdout.count(f"    ! Handler 'create_fn' {text}") == 1
         assert "would be called" not in result.stdout
         assert "    +    reason: InvalidSpec\n" in result.stdout
-        assert "0 to create, 1 to change, 0 to delete; 0 handler calls" in result.stdout
+        assert "0 to create, 1 to change, 0 to delete; handler calls with unknown writes: 0" in result.stdout
     with start("run", str(handlers), kubeconfig=cluster.kubeconfig) as process:
         wait_for(lambda: "conditions" in request(cluster, "GET", f"{PATH}/obj").get("status", {}))
         assert process.stop() == 0

@@ -46,7 +46,7 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--token",
     metavar="TOKEN",
     envvar=["KOPF_EXPLAIN_TOKEN", "KOPF_CONSOLE_TOKEN"],
-    help="The token of the console; better set the environment variable KOPF_CONSOLE_TOKEN.",
+    help="The token of the console; the environment variable KOPF_CONSOLE_TOKEN is safer.",
 )
 @click.option("--json", "is_json", is_flag=True, envvar="KOPF_EXPLAIN_JSON", help="Print JSON, for programs.")
 @click.argument("resource")

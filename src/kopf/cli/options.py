@@ -24,7 +24,7 @@ from kopf._logging.configuration import (
 from kopf._operator.access import Access
 from kopf._operator.flags import Flag
 from kopf._operator.namespace_patterns import check_patterns
-from kopf._settings.settings import OperatorSettings
+from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.operator_error import OperatorError
 
 T = TypeVar("T")
@@ -90,6 +90,16 @@ def check_namespaces(ctx: click.Context, param: click.Parameter, value: tuple[st
     except ValueError as e:
         raise click.BadParameter(str(e), ctx, param) from e
     return value
+
+
+class PriorityParamType(click.IntRange):
+    """A priority among operators. The help texts omit its range, which is enormous."""
+
+    def __init__(self) -> None:
+        super().__init__(-MAX_PRIORITY, MAX_PRIORITY)
+
+    def _describe_range(self) -> str:
+        return ""
 
 
 class LogFormatParamType(click.Choice[str]):

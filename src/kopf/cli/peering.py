@@ -11,10 +11,10 @@ import click
 from kopf._coordination.peer_identity import make_identity
 from kopf._coordination.peers import MAX_LIFETIME, Peer
 from kopf._operator.freezing import put_record
-from kopf._settings.settings import MAX_PRIORITY
 from kopf.cli.options import (
     DEV_PRIORITY,
     CLIControls,
+    PriorityParamType,
     check_namespaces,
     get_settings,
     logging_options,
@@ -58,7 +58,7 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "-p",
     "--priority",
-    type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
+    type=PriorityParamType(),
     metavar="N",
     help=f"The priority of the pause; operators with higher priorities ignore it.  [default: {_PRIORITY}]",
 )

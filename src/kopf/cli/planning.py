@@ -195,14 +195,14 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
         yield escape(f"* event for {event['object']}: {event['type']} {event['reason']}: {event['message']}")
     counts = [sum(sign == wanted for sign in signs.values()) for wanted in "+~-"]
     yield (
-        "{} to create, {} to change, {} to delete; {} handler calls with unknown writes.".format(*counts, len(shown))
+        "{} to create, {} to change, {} to delete; handler calls with unknown writes: {}.".format(*counts, len(shown))
         if report["pending"]
         else "Cannot plan the changes: see the errors above."
         if report["errors"]
         else "Nothing to do."
     )
     if routine := len([call for call in report["calls"] if not call["called"]]) - len(shown) - len(waiting):
-        yield f"Not shown: {routine} calls that each start of the operator makes; see --json."
+        yield f"Not shown: calls at each start of the operator ({routine}); see --json."
 
 
 def _name(item: dict[str, Any]) -> str:

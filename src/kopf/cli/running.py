@@ -21,7 +21,6 @@ from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import OperatorOptions, operator
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.coordination import is_label
-from kopf._settings.settings import MAX_PRIORITY
 from kopf._values.operator_error import OperatorError
 from kopf.cli.loading import LoadingError, exiting_on_refusal, list_sources, load
 from kopf.cli.memory import collect_rarely, give_back_freed_memory, trim_heap_regularly
@@ -29,6 +28,7 @@ from kopf.cli.options import (
     DEBUG_KEY,
     DEV_PRIORITY,
     CLIControls,
+    PriorityParamType,
     check_namespaces,
     get_registry,
     get_settings,
@@ -144,7 +144,7 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
 @click.option(
     "-p",
     "--priority",
-    type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
+    type=PriorityParamType(),
     metavar="N",
     help="The priority in the peering: only the operator with the highest priority works.  [default: 0]",
 )

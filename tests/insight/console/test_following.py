@@ -80,8 +80,8 @@ async def test_way_of_an_object(simulation: Simulation, console: Console) -> Non
     assert texts[0].startswith("ADDED, version ")
     assert texts[1] == "creation: calls create_fn"
     assert ("log", f"Hello {HOSTILE}") in timeline
-    assert any(text.startswith("create_fn has succeeded in ") for text in texts)
-    assert any("our own write, back after" in text for text in texts)
+    assert any(text.startswith("create_fn succeeded in ") for text in texts)
+    assert any("own write, back after" in text for text in texts)
     assert ("event", f"Logging: Hello {HOSTILE}") in timeline
     assert '+ status.create_fn.done: "yes"' in [line for entry in read_entries(console, "patch") for line in entry[5]]
     await simulation.delete("kopfexamples", "obj")
@@ -146,7 +146,7 @@ async def test_retries_and_failures(simulation: Simulation, console: Console) ->
     await simulation.settle()
     record = find(console)
     assert (record.state, record.next_at) == ("failed", 0)
-    assert "create_fn has failed for good" in record.note
+    assert "create_fn failed permanently" in record.note
     [group] = [item for item in console.read_panel("errors") if item["count"] == 2]
     assert group["text"] == f"TemporaryError: {HOSTILE}"
     assert "test_following.py" in group["place"]

@@ -116,9 +116,9 @@ def test_ten_thousand_objects_take_two_kilobytes_each() -> None:
             for text in (
                 "listed, version 12345",
                 "creation: calls create_fn",
-                "create_fn has succeeded in 1.2 ms",
+                "create_fn succeeded in 1.2 ms",
                 "Handler 'create_fn' succeeded.",
-                "MODIFIED, version 12346: our own write, back after 1 ms",
+                "MODIFIED, version 12346: own write, back after 1 ms",
             ):
                 history.add(record, "seen", text)
             history.add(record, "patch", "the object is patched", details=["+ status.create_fn: {replicas: 1}"])

@@ -171,7 +171,7 @@ def test_timeline_of_an_object(page: Page, served: Served) -> None:
 def test_explanation(page: Page) -> None:
     choose(page, "obj-007")
     page.get_by_role("button", name="Explain").click()
-    dialog = page.get_by_role("dialog", name="Why obj-007 is as it is")
+    dialog = page.get_by_role("dialog", name="Explanation of obj-007")
     expect(dialog).to_contain_text("the object is new")
     expect(dialog.get_by_role("heading", name="Handlers")).to_be_visible()
     handler = dialog.get_by_role("list", name="Handlers").locator("> li").filter(has_text="create create_fn")
@@ -214,7 +214,7 @@ def test_other_views(page: Page) -> None:
         "Daemons & timers": "No daemons or timers run.",
         "Indices": HOSTILE,
         "Peers": "standalone",
-        "Operator": "_login has succeeded",
+        "Operator": "_login succeeded",
     }.items():
         page.get_by_role("tab", name=tab).click()
         expect(page.get_by_role("tabpanel", name=tab)).to_contain_text(text)
@@ -371,7 +371,7 @@ def check_restarts(cluster: LocalCluster, page: Page) -> None:
         note = get_rows(page).first.locator(".note")
         expect(note).to_have_text(re.compile(r"^in \d+ (min|s)$"))  # its handlers have not failed in this operator
     with running(cluster, declare(), token=f"another-{TOKEN}"):
-        expect(notice).to_contain_text("The operator has another token now")
+        expect(notice).to_contain_text("The operator has a new token")
 
 
 def declare() -> kopf.OperatorRegistry:

@@ -45,7 +45,7 @@ RETRYING = make_record(
         ({**RETRYING, "delayed": "2025-01-01T00:00:00+00:00"}, "attempt 3, again at once"),
         (make_record(retries=1), "attempt 1, again at once"),
         (make_record(retries=2, success=True), "succeeded after 2 attempts"),
-        (make_record(retries=1, failure=True), "failed for good after 1 attempt"),
+        (make_record(retries=1, failure=True), "failed permanently after 1 attempt"),
         (make_record(retries=0), "to be called"),
         ({**RETRYING, "delayed": "soon"}, "attempt 3, again at once"),
     ],

@@ -234,7 +234,7 @@ EVENT = {"at": "2026-11-23T11:00:00", "type": "Normal", "reason": "Logging", "me
             {},
             {"progress": {**PROGRESS, "outcome": "running"}},
             [
-                "runs since 2 min ago (11:58:00Z), after 2 attempts before, for create; the last error: oops; "
+                "runs since 2 min ago (11:58:00Z), attempt 3, for create; the last error: oops; "
                 "this is not on the object yet"
             ],
         ),

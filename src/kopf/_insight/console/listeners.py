@@ -54,7 +54,7 @@ class ObjectListener(Observer):
         if record.own_write is not None and record.own_write[0] == version:
             lag = max(0.0, now - record.own_write[1])
             record.own_write = None
-            text += f": our own write, back after {lag * 1000:.0f} ms"
+            text += f": own write, back after {lag * 1000:.0f} ms"
         else:
             record.seen = now
             if head.deletionTimestamp is not None and type != "DELETED":
@@ -116,11 +116,11 @@ class ObjectListener(Observer):
         if record is None:
             return
         what = subresource or "object"
-        text = f"the patch of the {what} has changed nothing"
+        text = f"the patch of the {what} changed nothing"
         if not is_same(before.head, head):
             version = head.resourceVersion
             record.own_write = version, self._history.backlog.now
-            text = f"the {what} is patched, version {version[:_MAX_VERSION]}"
+            text = f"patched the {what}, version {version[:_MAX_VERSION]}"
         details = restore_patch(before, kept, is_secret=record.kind.is_secret)
         self._history.add(record, "patch", text, details=details)
 
@@ -177,7 +177,7 @@ class AttemptListener(Observer):
         if isinstance(handler, SpawningHandler):
             self._background.begin(record, handler, self._history.backlog.now)
         if isinstance(handler, DaemonHandler):
-            self._history.add(record, "attempt", f"the daemon {handler.id} is started")
+            self._history.add(record, "attempt", f"daemon {handler.id} started")
         elif not isinstance(handler, SpawningHandler):
             record.calling = handler.id
             self._history.mark(record)
@@ -213,23 +213,23 @@ class AttemptListener(Observer):
 def _describe_attempt(handler: Handler, outcome: Outcome | None, took: float, *, is_withheld: bool) -> tuple[str, int]:
     name, duration = _name(handler), f"{took * 1000:.1f} ms" if took < 1 else f"{took:.1f} s"
     if outcome is None:
-        return f"{name} is cancelled after {duration}", WARNING
+        return f"{name} was cancelled after {duration}", WARNING
     error = outcome.exception or outcome.ignored
     if error is None:
-        return f"{name} has succeeded in {duration}", INFO
+        return f"{name} succeeded in {duration}", INFO
     text = type(error).__name__ if is_withheld else show_error(error)
     if outcome.exception is None:
-        return f"{name} has failed in {duration}, which is ignored: {text}", WARNING
+        return f"{name} failed in {duration}, ignored: {text}", WARNING
     if is_withheld:
         text = f"{text}: {WITHHELD}"
     if outcome.final:
-        return f"{name} has failed for good in {duration}: {text}", ERROR
-    return f"{name} has failed in {duration}, again in {outcome.delay or 0:g} s: {text}", WARNING
+        return f"{name} failed permanently in {duration}: {text}", ERROR
+    return f"{name} failed in {duration}, again in {outcome.delay or 0:g} s: {text}", WARNING
 
 
 def _name(handler: Handler) -> str:
     if isinstance(handler, SpawningHandler):
-        return f"the {'daemon' if isinstance(handler, DaemonHandler) else 'timer'} {handler.id}"
+        return f"{'daemon' if isinstance(handler, DaemonHandler) else 'timer'} {handler.id}"
     return str(handler.id)
 
 

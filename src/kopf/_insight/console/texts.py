@@ -61,7 +61,7 @@ def _describe(record: Any, at: int) -> str:
     count = record.get("retries")
     attempts = count if type(count) is int else 0
     if record.get("success") is True or record.get("failure") is True:
-        outcome = "succeeded" if record.get("success") is True else "failed for good"
+        outcome = "succeeded" if record.get("success") is True else "failed permanently"
         return f"{outcome} after {attempts} attempt{'' if attempts == 1 else 's'}"
     if not attempts:
         return "to be called"
@@ -85,7 +85,7 @@ MAX_VALUE = 160
 _MAX_PATH = 200
 _MAX_ITEMS = 12
 _MAX_DEPTH = 5
-WITHHELD = "(withheld, as it is about a Secret)"
+WITHHELD = "(withheld: about a Secret)"
 _HIDDEN = "•••"
 
 

@@ -65,7 +65,7 @@ _PURPOSES = {
     "delete": "deletions",
     "resume": "resuming, i.e. once after each start of an operator",
     "field": "changes of its field",
-    "reconcile": "whatever has changed",
+    "reconcile": "any change",
 }
 
 TITLES: Mapping[Reason, str] = {
@@ -86,7 +86,7 @@ SITUATIONS: Mapping[Reason, str] = {
     Reason.RESUME: "nothing has changed since the object was handled last, but the operator has not resumed it yet",
     Reason.NOOP: "nothing has changed since the object was handled last",
     Reason.FREE: "the object is being deleted, and does not wait for the operator",
-    Reason.GONE: "the object exists no more",
+    Reason.GONE: "the object no longer exists",
 }
 """The same in sentences."""
 

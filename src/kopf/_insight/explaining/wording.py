@@ -149,7 +149,7 @@ def _word_progress(times: Times, info: ProgressInfo, *, name: str = "") -> Line:
     purpose = f", for {info['purpose']}" if info["purpose"] else ""
     match info["outcome"]:
         case "running":
-            text = f"runs{_tell_since(times, info['started'])}, after {count} before{purpose}"
+            text = f"runs{_tell_since(times, info['started'])}, attempt {info['attempts'] + 1}{purpose}"
         case "retrying":
             when = f" {times.tell(info['next'])}" if info["next"] else " at once"
             when = " when the operator goes on" if times.is_paused else when
@@ -188,7 +188,7 @@ _OUTCOMES = {
     "pending": "was not called",
     "running": "runs",
     "succeeded": "succeeded",
-    "failed": "failed for good",
+    "failed": "failed permanently",
     "retrying": "failed for now",
 }
 

@@ -39,7 +39,7 @@ def demo(is_fast: bool) -> None:
     Watch an operator at work on a local cluster, step by step, in half a minute.
 
     The operator survives a kill -9 between two writes, and a leap of a day; it explains itself, and a replica takes
-    over. The command checks each step: the exit code is 0 only if every promise has come true. It leaves no traces.
+    over. The command checks each step: the exit code is 0 only if every promise was kept. It leaves no traces.
     """
     try:
         import prometheus_client  # noqa: F401  # for the operator, as the next one
@@ -64,7 +64,7 @@ def demo(is_fast: bool) -> None:
             raise click.ClickException(str(e)) from e
         finally:
             show.stop()
-    click.echo(f"\nAll promises have come true, in {duration:.0f} seconds. The operator: {OPERATOR}")
+    click.echo(f"\nAll promises were kept, in {duration:.0f} seconds. The operator: {OPERATOR}")
     stage.end("Begin your own, with its tests and manifests, on such a cluster:", command=_NEXT)
 
 
@@ -113,13 +113,13 @@ class Show:
         return self._operators.enter_context(OperatorProcess(self._stage, self._env, *options, name=name))
 
     def _create(self) -> None:
-        self._stage.begin_step("Somebody creates a Shop.")
+        self._stage.begin_step("A user creates a Shop.")
         self._shops.apply("tea")
         self._stage.expect("Its domain is bought: $12.", lambda: self._shops.list_bought() == ["tea.example.com"])
         self._stage.expect("It has a Deployment and a Service.", lambda: self._shops.count_children("tea") == 2)
 
     def _repair(self) -> None:
-        self._stage.begin_step("Somebody deletes the Service, and scales up.")
+        self._stage.begin_step("A user deletes the Service, and scales up.")
         before = self._shops.get_service("tea")
         self._cluster.delete("service", "tea")
         self._shops.apply("tea", replicas=3)
@@ -137,7 +137,7 @@ class Show:
         self._cluster.faults.clear()
 
     def _recover(self) -> None:
-        self._stage.begin_step("A new process goes on where the dead one was.")
+        self._stage.begin_step("A new process continues.")
         bought = ["tea.example.com", "books.example.com"]
         self._stage.expect("The Service is there.", lambda: self._shops.count_children("books") == 2)
         self._stage.expect("The domain was not bought again.", lambda: self._shops.list_bought() == bought)
@@ -156,7 +156,7 @@ class Show:
         output = subprocess.run(command, env=env, capture_output=True, text=True, check=False).stdout
         self._stage.show(f"$ kopf {' '.join(args)}", output)
         handlers = ("buy_domain", "serve", "back_up")
-        self._stage.expect("It tells of each handler.", lambda: all(name in output for name in handlers))
+        self._stage.expect("It explains each handler.", lambda: all(name in output for name in handlers))
 
     def _measure(self) -> None:
         self._stage.begin_step("How much work was that?")

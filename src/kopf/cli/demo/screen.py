@@ -1,7 +1,8 @@
 """
 The screen of ``kopf demo``: the steps, and the log of the operator beside them.
 
-In a wide terminal, there are two columns. In a narrow one, in a file, or in a pipe, the lines follow each other.
+In a wide terminal, there are two columns. In a narrow one, in a file, or in a pipe, the lines follow each other. In a
+terminal, each line of the log fits into one row.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Screen:
         is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         self.symbols = _Symbols("✓", "│", "…") if is_unicode else _Symbols("ok", "|", ">")
         self._has_colours = has_colours(sys.stdout)
+        self._columns = size.columns if is_terminal else sys.maxsize
         self._width = size.columns - _LEFT - 3 if is_terminal and size.columns >= _MIN_WIDTH else 0
         self._max_rows = size.lines - 2
         self._rows: tuple[list[str], list[str]] = ([], [])
@@ -62,22 +64,26 @@ class Screen:
     def _add(self, column: int, line: str) -> None:
         bar = click.style(self.symbols.bar, dim=True)
         if self._width <= 0:
-            self._print(f"   {click.style('operator', dim=True)} {bar} {line}" if column else line)
+            line = f"   {click.style('operator', dim=True)} {bar} {line}" if column else line
+            self._print(self._fit(line, self._columns))
             return
         if max(map(len, self._rows)) >= self._max_rows:  # lines above the screen cannot be drawn again
             self._rows, self._drawn = ([], []), 0
         self._rows[column].append(line)
-        rows = list(itertools.zip_longest(*self._rows, fillvalue=""))
+        rows = [
+            f"{self._fit(left, _LEFT, is_filled=True)} {bar} {self._fit(right, self._width)}"
+            for left, right in itertools.zip_longest(*self._rows, fillvalue="")
+        ]
         back = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
-        self._print(back + "\n".join(f"{self._fit(left, _LEFT)} {bar} {self._fit(right)}" for left, right in rows))
+        self._print(back + "\n".join(rows))
         self._drawn = len(rows)
 
-    def _fit(self, line: str, width: int | None = None) -> str:
-        """Fill the line to the width, or cut it; the codes of colours take no space. The log is not filled."""
-        missing = (width or self._width) - len(_CODE.sub("", line))
+    def _fit(self, line: str, width: int, *, is_filled: bool = False) -> str:
+        """Cut the line to the width, or fill it; the codes of colours take no space."""
+        missing = width - len(_CODE.sub("", line))
         if missing >= 0:
-            return line + " " * (missing if width else 0)
-        left = (width or self._width) - len(self.symbols.more)
+            return line + " " * (missing if is_filled else 0)
+        left = width - len(self.symbols.more)
         found: list[str] = []
         for piece in _CODE.split(line):
             is_code = _CODE.fullmatch(piece) is not None

@@ -20,7 +20,7 @@ export class Detail {
     this.timeline?.close();
     this.row = this.timeline = null;
     this.view.classList.remove("chosen");
-    this.element.replaceChildren(make("p", { class: "empty" }, "Select an object to see what has happened to it: with the mouse, or with the arrow keys in the list."));
+    this.element.replaceChildren(make("p", { class: "empty" }, "Select an object with the mouse or the arrow keys to see its timeline."));
   }
 
   show(row, isDev) {
@@ -73,7 +73,7 @@ export class Detail {
     const { resource, namespace, name } = this.address;
     const query = new URLSearchParams({ resource, name, ...(namespace ? { namespace } : {}) });
     const content = await fetchContent(`/api/console/explanation?${query}`).then(
-      makeReport, (error) => make("p", { class: "result" }, `It cannot be explained: ${error.message}`));
-    open(`Why ${name} is as it is`, content, make("div", { class: "tools" }, closer()));
+      makeReport, (error) => make("p", { class: "result" }, `No explanation: ${error.message}`));
+    open(`Explanation of ${name}`, content, make("div", { class: "tools" }, closer()));
   }
 }

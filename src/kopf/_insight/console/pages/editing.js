@@ -32,7 +32,7 @@ export function editManifest(title, manifest) {
     result.textContent = "…";
     try {
       const { done } = await post("/api/console/dev/apply", { manifest: text.value });
-      result.textContent = done.join("\n") || "There is nothing to apply.";
+      result.textContent = done.join("\n") || "Nothing to apply.";
       if (done.length) find("dialog").close();
     } catch (error) {
       result.className = "result bad";
@@ -59,18 +59,18 @@ export function confirmDeletion(address) {
     }
   };
   open(`Delete ${address.name}?`,
-    make("p", {}, `${address.resource}${address.namespace ? ` in ${address.namespace}` : ""}. Its deletion handlers are called.`), result,
+    make("p", {}, `${address.resource}${address.namespace ? ` in ${address.namespace}` : ""}. Kopf will call its deletion handlers.`), result,
     make("div", { class: "tools" }, make("button", { class: "button danger", type: "button", onclick: remove }, "Delete"), closer("Cancel")));
 }
 
 const FAULTS = {
   fail: { title: "Refuse requests", make: ({ status, rate, verb }) => ({ settings: { rules: [{ status: Number(status), rate: Number(rate) / 100, ...(verb ? { verb } : {}) }] } }) },
-  slow: { title: "Slow requests down by 2 s", make: ({ rate }) => ({ settings: { rules: [{ action: "delay", latency: 2, rate: Number(rate) / 100 }] } }) },
+  slow: { title: "Delay requests by 2 s", make: ({ rate }) => ({ settings: { rules: [{ action: "delay", latency: 2, rate: Number(rate) / 100 }] } }) },
   lose: { title: "Lose answers to writes", make: ({ rate }) => ({ settings: { rules: [{ action: "lose-answer", verb: "patch", rate: Number(rate) / 100 }] } }) },
-  lag: { title: "Tell of changes late, by 1 to 3 s", make: () => ({ settings: { watch_lag: [1, 3] } }) },
+  lag: { title: "Delay watch events by 1 to 3 s", make: () => ({ settings: { watch_lag: [1, 3] } }) },
   silent: { title: "Silence the streams", make: () => ({ settings: { silent: true } }) },
   cut: { title: "Break the streams now", make: () => ({ action: "cut" }) },
-  compact: { title: "Forget the history of changes (410 Gone)", make: () => ({ action: "compact" }) },
+  compact: { title: "Drop the history of changes (410 Gone)", make: () => ({ action: "compact" }) },
 };
 
 const LEAPS = [[60, "1 minute"], [600, "10 minutes"], [3600, "1 hour"], [86400, "1 day"], [604800, "1 week"]];
@@ -82,7 +82,7 @@ function makeLeaps() {
     result.className = "result";
     try {
       const { now } = await post("/api/console/dev/leap", { seconds: Number(new FormData(form).get("seconds")) });
-      result.textContent = `It is ${new Date(now).toLocaleString()} now for the operator and the cluster.`;
+      result.textContent = `It is now ${new Date(now).toLocaleString()} for the operator and the cluster.`;
     } catch (error) {
       result.className = "result bad";
       result.textContent = error.message;
@@ -91,7 +91,7 @@ function makeLeaps() {
     make("button", { class: "button main", type: "submit" }, "Leap"));
   return [
     make("h2", {}, "Time"),
-    make("p", { class: "sub" }, "The operator and the cluster go on as after a long sleep: timers, retries, and sleeps that are due by then, come at once, each of them once."),
+    make("p", { class: "sub" }, "The operator and the cluster continue as after a long sleep: all timers, retries, and sleeps due by then end at once, each once."),
     form, result,
   ];
 }
@@ -124,10 +124,10 @@ export function makeClusterView(canLeap) {
   send({});
   return [
     make("h2", {}, "Objects"),
-    make("p", { class: "sub" }, "Create objects, or replace them, by their manifests. To edit or delete one, select it in the list."),
+    make("p", { class: "sub" }, "Create or replace objects by their manifests. To edit or delete an object, select it in the list."),
     make("div", { class: "tools" }, make("button", { class: "button main", type: "button", onclick: () => editManifest("Apply manifests", "") }, "Apply manifests")),
     make("h2", {}, "Faults"),
-    make("p", { class: "sub" }, "Trouble for the operator: what it asks the cluster for, fails in this way, until the faults are ended. The console itself is not affected."),
+    make("p", { class: "sub" }, "The requests of the operator to the cluster fail in this way until you end the faults. The console itself is not affected."),
     form, result, state,
     ...(canLeap ? makeLeaps() : []),
   ];

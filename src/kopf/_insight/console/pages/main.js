@@ -1,4 +1,4 @@
-// The page: what comes from the operator goes to the store, and from there to what is visible.
+// The page: updates from the operator go to the store, and from there to the visible rows.
 
 import { Detail } from "./detail.js";
 import { find, getNow, make, moveClock, setClock, setText } from "./dom.js";
@@ -67,7 +67,7 @@ function connect() {
   });
   source.addEventListener("error", () => {
     setConnection("lost", "lost");
-    showNotice("The operator does not answer. What is shown here, is old. Trying again…");
+    showNotice("The operator does not answer. This data is old. Trying again…");
     if (source.readyState === EventSource.CLOSED) reconnect();
   });
 }
@@ -76,7 +76,7 @@ function connect() {
 async function reconnect() {
   setTimeout(connect, REFRESHING);
   const { status } = await fetch("/api/console/panel?name=peers").catch(() => ({}));
-  if (status === 401) showNotice("The operator has another token now, so this page is not let in. Open the new address, as the operator or kopf dev has it.");
+  if (status === 401) showNotice("The operator has a new token. Open the new address, which the operator or kopf dev prints.");
 }
 
 function showNotice(problem) {

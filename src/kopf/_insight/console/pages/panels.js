@@ -1,4 +1,4 @@
-// The views beside the objects: tables that are asked for while they are looked at.
+// The views beside the objects: tables, fetched while they are visible.
 
 import { fetchContent, formatAge, formatDuration, getNow, make } from "./dom.js";
 
@@ -14,34 +14,34 @@ const ago = (moment) => (moment ? `${formatAge(getNow() - moment)} ago` : "never
 const state = (name) => make("span", { class: `state ${name}` }, name);
 
 function showErrors(errors, go) {
-  return table("Errors by cause", [["What fails"], ["Error, latest"], ["Where"], ["Times", "number"], ["Last", "short"], ["Objects, latest"]],
+  return table("Errors by cause", [["Handler"], ["Latest error"], ["Where"], ["Count", "number"], ["Last", "short"], ["Latest objects"]],
     errors.map((error) => [
       error.who, make("span", { class: "bad" }, error.text), error.place, error.count,
       make("time", { title: new Date(error.last).toISOString() }, ago(error.last)),
       make("div", {}, ...error.examples.reverse().map(([id, name]) => make("div", {}, id ? make("button", { class: "link", type: "button", onclick: () => go(id) }, name) : name))),
-    ]), "Nothing has failed.");
+    ]), "No errors.");
 }
 
 function showQueues({ queues, streams, repeated }) {
   return [
-    ...table("Resources", [["Resource"], ["Waiting", "number"], ["Unfinished", "number"], ["Events", "number"], ["Last event", "short"], ["Lag", "number"], ["Handled", "number"], ["Wait, average", "number"], ["Wait, longest", "number"], ["Opened anew", "number"], ["Why, latest"]],
+    ...table("Resources", [["Resource"], ["Waiting", "number"], ["Unfinished", "number"], ["Events", "number"], ["Last event", "short"], ["Lag", "number"], ["Handled", "number"], ["Average wait", "number"], ["Longest wait", "number"], ["Reopened", "number"], ["Latest reason"]],
       queues.sort((one, other) => (one.resource < other.resource ? -1 : 1)).map((queue) => [
-        `${queue.resource}${queue.watched ? (queue.use === "operator" ? " (for the operator itself)" : "") : " (not watched anymore)"}`,
+        `${queue.resource}${queue.watched ? (queue.use === "operator" ? " (internal)" : "") : " (no longer watched)"}`,
         ...(queue.use === "operator" ? Array(8).fill("—") : [queue.waiting, queue.unfinished, queue.events, ago(queue.lastEvent),
           formatDuration(queue.lag), queue.done, formatDuration(queue.wait), formatDuration(queue.worstWait)]),
         queue.interruptions, queue.interruption,
-      ]), "Nothing is served yet."),
+      ]), "No resources yet."),
     ...table("Streams", [["Path"], ["Watched for", "number"], ["Last sign of life", "number"]],
-      streams.map(([path, since, seen]) => [path, formatAge(getNow() - since), ago(seen)]), "Nothing is watched."),
-    make("p", { class: "sub" }, `Lag: how late our own writes come back on the stream. Signs of life are events and bookmarks. ${repeated} requests were repeated after failures.`),
+      streams.map(([path, since, seen]) => [path, formatAge(getNow() - since), ago(seen)]), "No streams."),
+    make("p", { class: "sub" }, `Lag: how late the operator's own writes arrive on the stream. Signs of life: events and bookmarks. Requests repeated after failures: ${repeated}.`),
   ];
 }
 
 function showBackground({ counts, runs }, go) {
   return [
-    ...table("Daemons and timers", [["Handler"], ["Sort", "short"], ["State", "short"], ["Objects", "number"]],
+    ...table("Daemons and timers", [["Handler"], ["Kind", "short"], ["State", "short"], ["Objects", "number"]],
       counts.map(([handler, sort, name, count]) => [handler, sort, state(name), count]), "No daemons or timers run."),
-    ...(runs.length ? table("The latest ones", [["Object"], ["Handler"], ["State", "short"], ["Latest run", "short"], ["Next", "short"], ["Runs", "number"], ["Error"]],
+    ...(runs.length ? table("Latest runs", [["Object"], ["Handler"], ["State", "short"], ["Latest run", "short"], ["Next", "short"], ["Runs", "number"], ["Error"]],
       runs.map(([handler, id, name, current, at, next, count, error]) => [
         make("button", { class: "link", type: "button", onclick: () => go(id) }, name), handler, state(current), ago(at),
         next ? (next > getNow() ? `in ${formatAge(next - getNow())}` : "now") : "—", count, error ? make("span", { class: "bad" }, error) : "",
@@ -50,21 +50,21 @@ function showBackground({ counts, runs }, go) {
 }
 
 function showIndices(indices) {
-  return table("Indices", [["Index"], ["Keys", "number"], ["Values", "number"], ["Some of the keys, with their numbers of values"]],
+  return table("Indices", [["Index"], ["Keys", "number"], ["Values", "number"], ["Sample keys (with the number of their values)"]],
     indices.map((index) => [index.name, index.keys, index.values,
-      index.withheld ? "(withheld, as they are of Secrets)" : index.examples.map(([key, count]) => `${key} (${count})`).join(", ")]),
+      index.withheld ? "(withheld: they come from Secrets)" : index.examples.map(([key, count]) => `${key} (${count})`).join(", ")]),
     "The operator has no indices.");
 }
 
 function showPeers({ pause, peerings }) {
   const parts = [make("p", { class: "now" }, pause.length ? make("span", { class: "bad" }, `The operator is paused: ${pause.join("; ")}`) : "The operator is not paused.")];
-  if (!peerings.length) parts.push(make("h2", {}, "Peers"), make("p", { class: "empty" }, "The operator looks at no peering objects: it is standalone."));
+  if (!peerings.length) parts.push(make("h2", {}, "Peers"), make("p", { class: "empty" }, "The operator uses no peering objects: it is standalone."));
   for (const peering of peerings) {
     parts.push(...table(`Peering ${peering.place}`, [["Operator"], ["Priority", "number"], ["Seen", "short"], ["Alive", "short"], ["Message"]],
       peering.peers.map((peer) => (peer.problem
         ? [peer.identity, "", "", "", make("span", { class: "bad" }, peer.problem)]
         : [peer.own ? `${peer.identity} (this one)` : peer.identity, peer.priority, ago(peer.seen), peer.alive ? "yes" : "no", peer.message])),
-      "No operators are known there."));
+      "No operators."));
     if (peering.more) parts.push(make("p", { class: "sub" }, `And ${peering.more} more.`));
   }
   return parts;
@@ -82,7 +82,7 @@ export async function showPanel(element, name, go) {
     return;  // the state of the connection is shown elsewhere
   }
   const text = JSON.stringify(content);
-  // What has not changed, is not made anew, but for the ages: whoever has the focus in there, keeps it.
+  // Unchanged content stays, except for the ages, so that the focus stays, too.
   if (element.dataset.panel === name && element.dataset.content === text && element.contains(document.activeElement)) return;
   if (element.querySelector(":active")) return;  // the click would be lost; it is refreshed again soon
   const { scrollTop } = element;

@@ -1,4 +1,4 @@
-// The explanation of an object: headings, and below them lists of what is told, with what belongs to it.
+// The explanation of an object: headings, and below them lists of lines, with their details.
 
 import { make } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The timeline of one object: fetched when the object changes, only what is new of it.
+// The timeline of one object: fetched when the object changes, only its new entries.
 
 import { fetchContent, formatTime, make } from "./dom.js";
 
@@ -15,7 +15,7 @@ export class Timeline {
     this.hidden = new Set();
     this.list = make("ol", { class: "timeline", "aria-label": "Timeline, the latest first", reversed: true });
     this.chips = make("div", { class: "tools", role: "group", "aria-label": "What to show" });
-    this.empty = make("p", { class: "empty" }, "Nothing is remembered of it.");
+    this.empty = make("p", { class: "empty" }, "No history for this object.");
     this.element = make("div", {}, this.chips, this.list, this.empty);
     this.sorts = new Set();
   }
@@ -39,10 +39,17 @@ export class Timeline {
   show(entries) {
     for (const entry of entries) {
       this.last = Math.max(this.last, entry[0]);
-      this.list.prepend(this.makeEntry(entry));
+      this.insert(this.makeEntry(entry), entry[1]);
     }
     while (this.list.childElementCount > MAX_ENTRIES) this.list.lastElementChild.remove();
     this.empty.hidden = this.list.childElementCount > 0;
+  }
+
+  // Some entries come late, and are older than the latest ones.
+  insert(element, time) {
+    element.dataset.time = time;
+    const older = [...this.list.children].find((other) => Number(other.dataset.time) <= time);
+    this.list.insertBefore(element, older ?? null);
   }
 
   makeEntry([, time, sort, level, text, lines = []]) {
