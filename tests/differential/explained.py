@@ -197,6 +197,8 @@ EXPLANATIONS = [
         (
             rf"- {LOG} WARNING Handler 'fn' is cancelled. Will escalate.",
             rf"\+ {LOG} ERROR Handler 'fn' failed with an exception and will .* coroutine raised CancelledError.*",
+            rf"\+ {CALL} fn reason=create param=null retry=1",
+            rf"\+ {LOG} INFO Creation is processed: 0 succeeded; 1 failed.",
         ),
     ),
     Explanation(
@@ -215,6 +217,7 @@ EXPLANATIONS = [
             r"- life 1 notes \| asked again at once",
             r"\+ life 1 notes \| asked again later",
         ),
+        is_luck=True,
     ),
     Explanation("retries-of-parents", ("sub-with-retries-of-the-parent",), ALL),
     Explanation("conflicts-are-retried", ("api-conflicts",), ALL),

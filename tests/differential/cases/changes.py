@@ -272,7 +272,7 @@ CASES = [
         def optional(retry, **kw):
             see({**kw, 'retry': retry})
             if retry < 2:
-                raise kopf.TemporaryError('again', delay=0.3)
+                raise kopf.TemporaryError('again', delay=3)
         @kopf.on.delete(*E, labels={'mark': 'on'})
         def mandatory(retry, **kw):
             see({**kw, 'retry': retry})
