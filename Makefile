@@ -105,7 +105,7 @@ mutants: $(STAMP)  ## check that the tests of the pure rules notice when these a
 	$(BIN)/mutmut export-cicd-stats
 	@$(BIN)/python -c 'import json, sys; stats = json.load(open("mutants/mutmut-cicd-stats.json")); \
 		share = stats["killed"] / (stats["total"] - stats["skipped"]); \
-		print(f"{share:.1%} of the mutants are killed, and 90% should be."); sys.exit(share < 0.9)'
+		print(f"{share:.1%} of the mutants are killed, and 97% should be."); sys.exit(share < 0.97)'
 
 coverage: $(STAMP)  ## measure which statements of the framework its tests run, in all processes; not less than the floor
 	@rm -rf build/coverage
