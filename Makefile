@@ -21,8 +21,8 @@ WORKERS ?= 3
 ARGS ?=
 # Where event loops matter most: clocks, timers, transports. Those marked as `loops` run in both anyway.
 LOOP_TESTS := tests/client/test_api.py tests/client/test_watching.py tests/client/test_closings.py tests/controller/test_work_queue.py
-# What the coverage is measured by: all but the tests of the local cluster, of texts, and of what others run, too.
-COVERAGE_TESTS := tests $(addprefix --ignore tests/,cluster docs examples hostile)
+# What the coverage is measured by: all but the tests of the local cluster and of texts, and the one of what is imported.
+COVERAGE_TESTS := tests $(addprefix --ignore tests/,cluster docs examples cli/test_imports.py)
 # The tests start hundreds of processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Where the demo is installed to: it needs a small part of what development needs.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from typing import Any
 
 import pytest
 
-from kopf._controller.rivals import identify_writer
+from kopf._controller.rivals import _identify_us, identify_writer
 from kopf._values.objects import KubeObject
 
 MARK = "kopf.zalando.org/last-handled-configuration"
@@ -70,3 +73,15 @@ def test_malformed_entries_say_nothing(managed_fields: Any) -> None:
 )
 def test_malformed_values_are_shown_as_they_are(entries: Any, expected: str) -> None:
     assert identify(entries) == expected
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 1234"), OSError("No username set")])
+def test_containers_run_as_users_without_names(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail() -> str:
+        raise error
+
+    monkeypatch.setattr(getpass, "getuser", fail)
+    monkeypatch.delenv("POD_ID", raising=False)
+    assert _identify_us() == f"{os.getuid()}@{socket.gethostname()} (process {os.getpid()})"
+    monkeypatch.setenv("POD_ID", "operator-1")
+    assert _identify_us() == "operator-1"
