@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import http.server
 import io
+import os
 import pathlib
 import re
 import tarfile
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +20,8 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
+
+from tests.patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 HOOK, PAGES_HOOK = "tools/docs_offline.py", "tools/docs_site.py"
@@ -121,6 +128,37 @@ def test_another_archive_is_refused(
         build(config)
     assert "its digest differs" in caplog.text
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.fixture(params=["files", "http"])
+def site_address(request: pytest.FixtureRequest, config: MkDocsConfig) -> Iterator[str]:
+    build(config)
+    if request.param == "files":
+        yield pathlib.Path(config.site_dir).as_uri()
+        return
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=config.site_dir)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_in_a_browser_without_network(site_address: str, chromium: str) -> None:
+    playwright_api = pytest.importorskip("playwright.sync_api")
+    requested: list[str] = []
+    with playwright_api.sync_playwright() as playwright:
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=chromium, args=args)
+        page = browser.new_context(offline=site_address.startswith("file:")).new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        page.on("request", lambda request: requested.append(request.url))
+        for name, text in (("index", "three --> four"), ("how-to/page", "one --> two")):
+            page.goto(f"{site_address}/{name}.html")
+            page.wait_for_function("text => globalThis.drawn.includes(text)", arg=text)
+        browser.close()
+    assert [url for url in requested if url.startswith("http") and not url.startswith(site_address)] == []
 
 
 def list_pages(items: Any) -> list[str]:
