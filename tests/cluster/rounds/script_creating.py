@@ -75,14 +75,17 @@ STEPS = [
     run("get svc outer", "NodePort", "80:3"),
     same("create service externalname away --external-name=example.com", "service/away created"),
     run("get svc away", "ExternalName", "<none>", "example.com"),
+    same("create service loadbalancer big --tcp=80", "service/big created"),
     same(
         "create ingress entry --class=default --rule=example.com/*=front:80", "ingress.networking.k8s.io/entry created"
     ),
     run("get ingress entry", "entry", "default", "example.com"),
     same("create job hello --image=busybox -- echo hi", "job.batch/hello created"),
     same("wait job/hello --for=condition=complete --timeout=40s", "job.batch/hello condition met"),
+    run("get jobs", "hello", "Complete", "1/1"),
     same("create cronjob tick --image=busybox --schedule='0 0 1 1 *' -- date", "cronjob.batch/tick created"),
     same("create job manual --from=cronjob/tick -o jsonpath='{.spec.template.spec.containers[0].command[0]}'", "date"),
+    fail("create cronjob wrong --image=busybox --schedule=never", "spec.schedule", "Invalid value"),
     fail(
         "create -f -",
         'spec.timeZone: Invalid value: "Mars/Olympus": unknown time zone Mars/Olympus',

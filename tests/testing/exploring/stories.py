@@ -1,7 +1,7 @@
 """
 One story of users, for the operator of sites without bugs and with each of them.
 
-The bugs are found by the first few runs, so no more of them are made.
+Where a bug is found by the first few runs, no more of them are made.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ async def tell(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-@explore(registry=sites.make_operator(), **OPTIONS)
+@explore(registry=sites.make_operator(), runs=44, **OPTIONS)
 async def right(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("create-then-record"), troubles=["crash"], runs=6, **OPTIONS)
+@explore(registry=sites.make_operator("create-then-record"), troubles=["crash"], **OPTIONS)
 async def create_then_record(simulation: Simulation) -> None:
     await tell(simulation)
 
@@ -46,7 +46,7 @@ async def losing_a_child(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("missing finalizer"), troubles=["deletion"], runs=3, **OPTIONS)
+@explore(registry=sites.make_operator("missing finalizer"), troubles=["deletion"], **OPTIONS)
 async def missing_finalizer(simulation: Simulation) -> None:
     await tell(simulation)
 

@@ -43,7 +43,7 @@ def test_bugs_are_found_and_repeated(explore: Callable[..., Report], kind: str, 
 
 
 def test_nothing_is_found_in_what_is_right() -> None:
-    assert stories.right.exploration.explore(runs=44).failures == []
+    stories.right()
 
 
 def test_no_walk_fails_if_it_is_right() -> None:
