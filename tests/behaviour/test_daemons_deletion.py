@@ -26,18 +26,16 @@ def count_leftovers() -> dict[str, int]:
     return {cls.__name__: sum(isinstance(obj, cls) for obj in objects) for cls in classes}
 
 
-async def test_the_finalizer_is_put_before_the_daemon_starts(operator: Operator, kex: Objects, calls: Calls) -> None:
+async def test_nothing_but_the_finalizer_is_put_on_the_object_and_before_the_daemon_starts(
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+) -> None:
     kopf.daemon("kopfexamples")(calls.accompanying(lambda meta, **_: [*meta["finalizers"]]))
     await operator.start_and_create(kex)
     await calls.wait_length(1)
-    assert calls == [[FINALIZER]]
-
-
-async def test_nothing_but_the_finalizer_is_put_on_the_object(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.daemon("kopfexamples")(calls.accompanying("called"))
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
     obj = await kex.delete_and_wait()
+    assert calls == [[FINALIZER]]
     assert get_annotations(obj) == {}
     assert "status" not in obj
     assert all(get_finalizers(obj) in ([], [FINALIZER]) for obj in kex.get_history())

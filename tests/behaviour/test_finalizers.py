@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
@@ -65,52 +66,49 @@ async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
     assert calls == ["called"]
 
 
-@pytest.mark.parametrize("has_optional", [False, True])
-async def test_without_mandatory_deletion_handlers_there_is_no_finalizer(
-    operator: Operator,
-    kex: Objects,
-    has_optional: bool,
-) -> None:
+async def test_without_mandatory_deletion_handlers_there_is_no_finalizer(operator: Operator, kex: Objects) -> None:
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.event):
         decorator("kopfexamples", id="fn")(do_nothing)
-    if has_optional:
-        kopf.on.delete("kopfexamples", optional=True)(do_nothing)
-    await operator.start_and_handle(kex)
-    await kex.delete_and_wait()
-    assert all(not get_finalizers(obj) for obj in kex.get_history())
+    kopf.on.delete("kopfexamples", optional=True, when=lambda name, **_: name == "optional")(do_nothing)
+    await operator.start()
+    for name in ("none", "optional"):
+        await kex.create_and_wait(name)
+        await kex.delete_and_wait(name)
+    assert not any(get_finalizers(obj) for _, obj in kex.history)
 
 
-async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_mandatory_ones(
+async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_other_handlers(
     operator: Operator,
     kex: Objects,
     calls: Calls,
 ) -> None:
-    kopf.on.delete("kopfexamples", optional=True, id="optional_fn")(lambda **_: calls.append("optional"))
-    kopf.on.delete("kopfexamples", id="mandatory_fn")(lambda **_: calls.append("mandatory"))
-    await operator.start_and_handle(kex)
-    await kex.delete_and_wait()
-    assert calls == ["optional", "mandatory"]
+    """By each kind of them, there is an object."""
 
-
-@pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
-async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_background_tasks(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    kind: Decorator,
-) -> None:
-    options = {"interval": 1000} if kind is kopf.timer else {}
-
-    @kind("kopfexamples", id="background_fn", **options)
-    async def fn(stopped: Any, **_: Any) -> None:
-        if kind is kopf.daemon:
+    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker | None = None, **_: Any) -> None:
+        if name == "daemon" and stopped is not None:
             await stopped.wait()
+        elif name == "mandatory":
+            calls.append((name, "mandatory"))
 
-    kopf.on.delete("kopfexamples", optional=True)(lambda **_: calls.append("optional"))
-    await operator.start_and_create(kex)
-    await kex.wait(get_finalizers)
-    await kex.delete_and_wait()
-    assert calls == ["optional"]
+    kopf.on.delete("kopfexamples", optional=True, id="optional")(calls.noting(lambda name, **_: (name, "optional")))
+    blocking: dict[str, Any] = {
+        "mandatory": kopf.on.delete,
+        "daemon": kopf.daemon,
+        "timer": functools.partial(kopf.timer, interval=1000),
+    }
+    for kind, decorator in blocking.items():
+        decorator("kopfexamples", id=kind, labels={"kind": kind})(fn)
+    await operator.start()
+    for kind in blocking:
+        await kex.create(kind, labels={"kind": kind})
+        await kex.wait(get_finalizers, kind)
+        await kex.delete_and_wait(kind)
+    assert calls == [
+        ("mandatory", "optional"),
+        ("mandatory", "mandatory"),
+        ("daemon", "optional"),
+        ("timer", "optional"),
+    ]
 
 
 @pytest.mark.fastforward
@@ -193,7 +191,7 @@ async def test_two_changes_of_finalizers_at_once_are_both_done(operator: Operato
     assert get_finalizers(obj) == ["example.com/b", FINALIZER]
 
 
-async def insist_on_the_finalizer(kex: Objects) -> None:
+async def insist_on_the_finalizer(kex: Objects, name: str) -> None:
     """Put it back as often as it is removed, but not forever."""
 
     def is_removed_again(obj: Obj) -> bool:
@@ -201,21 +199,25 @@ async def insist_on_the_finalizer(kex: Objects) -> None:
 
     versions = [0]
     for _ in range(3):
-        await kex.wait(is_removed_again)
-        obj = await kex.merge({"metadata": {"finalizers": [FINALIZER]}})
+        await kex.wait(is_removed_again, name)
+        obj = await kex.merge({"metadata": {"finalizers": [FINALIZER]}}, name)
         versions.append(int(obj["metadata"]["resourceVersion"]))
 
 
-async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
+async def test_those_who_insist_on_the_finalizer_are_not_fought_with_but_cannot_block_the_deletion(
     operator: Operator,
     kex: Objects,
     logs: Logs,
 ) -> None:
     """E.g., another operator with the same (default) name of the finalizer, which needs it for this object."""
+    said = ".*does not need the finalizer .*, but something else puts it back.*"
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
-    await operator.start_and_create(kex, finalizers=[FINALIZER])
-    await insist_on_the_finalizer(kex)
-    await logs.wait(".*does not need the finalizer .*, but something else puts it back.*")
+    await operator.start()
+    for name in ("obj", "deleted"):
+        await kex.create(name, finalizers=[FINALIZER])
+        await insist_on_the_finalizer(kex, name)
+        await logs.wait(said, name=name)
+    await kex.delete_and_wait("deleted")
     await kex.merge({"spec": {"field": "new"}})
     await kex.create_and_wait("another", labels={"ours": "yes"})
     assert get_finalizers(await kex.get()) == [FINALIZER]
@@ -223,19 +225,7 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
     await kex.wait_handled(field="new")
     await kex.merge({"metadata": {"labels": {"ours": None}}})
     await kex.wait(lambda obj: not get_finalizers(obj))
-    assert len(logs.find(".*does not need the finalizer.*")) == 1
-
-
-async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
-    operator: Operator,
-    kex: Objects,
-    logs: Logs,
-) -> None:
-    kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
-    await operator.start_and_create(kex, finalizers=[FINALIZER])
-    await insist_on_the_finalizer(kex)
-    await logs.wait(".*does not need the finalizer.*")
-    await kex.delete_and_wait()
+    assert len(logs.find(said, name="obj")) == 1
 
 
 @pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])

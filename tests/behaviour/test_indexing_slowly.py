@@ -84,12 +84,12 @@ async def test_listings_do_not_hold_the_event_loop(operator: Operator, is_filter
 
     async def attend() -> None:
         nonlocal most
-        while indexed < 2000:
+        while indexed < 1000:
             before = indexed
             await asyncio.sleep(0)
             most = max(most, indexed - before)
 
-    for i in range(2000):
+    for i in range(1000):
         operator.cluster.apply(
             {
                 "apiVersion": "kopf.dev/v1",
@@ -266,7 +266,12 @@ async def test_functions_of_one_object_are_called_in_their_order(
     assert all(threads for _, threads in calls)
 
 
-async def test_many_slow_functions_run_at_once(operator: Operator, kex: Objects, calls: Calls) -> None:
+async def test_many_slow_functions_run_at_once(
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    overtaking: None,
+) -> None:
     barrier = threading.Barrier(20)
 
     @kopf.index("kopfexamples")
@@ -419,7 +424,7 @@ async def test_indices_that_are_declared_late_are_full_before_their_objects_are_
 
     @kopf.index("kopfexamples")
     def idx(name: str, **_: Any) -> dict[str, str]:
-        time.sleep(0.1)
+        time.sleep(0.03)
         return {name: name}
 
     kopf.on.create("kopfexamples", id="late")(calls.noting(lambda idx, others, **_: ("late", sorted(idx), [*others])))

@@ -25,6 +25,7 @@ from tests.testing.kopfexamples import CRD, make
 
 STORIES = int(os.environ.get("KOPF_REPLICA_STORIES", "0"))
 MOST_REPLICAS = 4
+OBJECTS = 10
 INTERVAL = 1.0
 """How often the owner of an object calls its timer, in seconds."""
 ORPHANED = 15 + 5
@@ -185,7 +186,7 @@ def test_objects_are_not_orphaned_for_long(
     life = Life(mode)
     with SyncSimulation(registry=life.registry, crds=CRD, operator=False) as simulation:
         replicas = simulation.replicas(3, mode)
-        for number in range(20):
+        for number in range(OBJECTS):
             simulation.apply(make(f"obj{number}", version=1))
         simulation.advance(seconds=30)
         owner = replicas[simulation.journal.get_calls("tick")[-1].replica]
@@ -206,7 +207,7 @@ def test_rolling_updates(former: Literal["leader", "shards"], next_: Literal["le
     life = Life(former)
     with SyncSimulation(registry=life.registry, crds=CRD, operator=False) as simulation:
         old = simulation.replicas(2, former, name="old")
-        for number in range(20):
+        for number in range(OBJECTS):
             simulation.apply(make(f"obj{number}", version=1))
         simulation.advance(seconds=30)
         new = simulation.replicas(1, next_, name="new")
@@ -219,13 +220,13 @@ def test_rolling_updates(former: Literal["leader", "shards"], next_: Literal["le
         life.ticks.clear()
         simulation.advance(seconds=3)
         assert {name for names in life.ticks.values() for name in names} <= {"new-0", "new-1", "new-2"}
-        assert len(life.ticks) == 20
+        assert len(life.ticks) == OBJECTS
         new.assert_one_owner()
-        for number in range(20):
+        for number in range(OBJECTS):
             expected = number if number in (2, 3) else 1
             assert simulation.get("kopfexamples", f"obj{number}")["status"]["seen"] == expected
         creations = simulation.journal.get_calls("handle", reason="create")
-        assert len(creations) == 20
+        assert len(creations) == OBJECTS
 
 
 def test_an_update_from_one_operator_alone() -> None:
@@ -235,15 +236,15 @@ def test_an_update_from_one_operator_alone() -> None:
         alone = simulation.replicas(
             1, name="alone", configure=lambda settings: setattr(settings.peering, "standalone", True)
         )
-        for number in range(20):
+        for number in range(OBJECTS):
             simulation.apply(make(f"obj{number}", version=1))
         simulation.advance(seconds=10)
         simulation.run(alone.stop())
         replicas = simulation.replicas(2, "shards")
         simulation.advance(seconds=30)
-        assert len(simulation.journal.get_calls("handle", reason="create")) == 20
+        assert len(simulation.journal.get_calls("handle", reason="create")) == OBJECTS
         resumed = simulation.journal.get_calls("handle", reason="resume")
-        assert len({call.name for call in resumed}) == 20
+        assert len({call.name for call in resumed}) == OBJECTS
         assert {call.replica for call in resumed} == {"replica-0", "replica-1"}
         simulation.run(replicas.stop())
         simulation.run(alone.scale(1))

@@ -15,7 +15,7 @@ from tests.behaviour.test_replica_stories import Life
 from tests.testing.kopfexamples import CRD, make
 
 Mode = Literal["leader", "shards"]
-NAMES = [f"obj{number}" for number in range(10)]
+NAMES = [f"obj{number}" for number in range(6)]
 PEERING = {"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}}
 both_modes = pytest.mark.parametrize("mode", ["leader", "shards"])
 

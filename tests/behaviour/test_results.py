@@ -59,28 +59,23 @@ async def test_results_replace_the_previous_ones_by_merging(operator: Operator, 
     assert (await objects.get())["status"] == {"fn": {"a": 1, "b": [2]}}
 
 
-async def test_results_are_added_to_what_the_handler_has_put_there_itself(operator: Operator, objects: Objects) -> None:
-    @kopf.on.create(objects.plural, id="fn")
-    def fn(patch: kopf.Patch, **_: Any) -> Any:
-        patch.status["fn"] = {"own": {"a": 1}, "both": {"a": 1}}
-        return {"returned": 2, "both": {"b": 2}}
-
-    obj = await operator.start_and_handle(objects)
-    assert obj["status"] == {"fn": {"own": {"a": 1}, "both": {"b": 2}, "returned": 2}}
-
-
-async def test_results_replace_what_they_cannot_be_added_to(operator: Operator, objects: Objects) -> None:
+async def test_results_are_added_to_what_the_handler_has_put_there_itself_or_replace_it(
+    operator: Operator,
+    objects: Objects,
+) -> None:
     owns: dict[str, Any] = {"number": 5, "text": "text", "list": [1], "nothing": None}
+    owns["dict"] = {"own": {"a": 1}, "both": {"a": 1}}
 
     @kopf.on.create(objects.plural, id="fn")
     def fn(name: str, patch: kopf.Patch, **_: Any) -> Any:
         patch.status["fn"] = owns[name]
-        return {"returned": 2}
+        return {"returned": 2, "both": {"b": 2}}
 
     await operator.start(watching=(objects.plural,))
     await objects.create_all(owns)
     for name in owns:
-        assert (await objects.wait_handled(name))["status"] == {"fn": {"returned": 2}}
+        added = {"own": {"a": 1}} if name == "dict" else {}
+        assert (await objects.wait_handled(name))["status"] == {"fn": {**added, "returned": 2, "both": {"b": 2}}}
 
 
 async def test_the_result_is_there_as_soon_as_the_success_is_recorded(operator: Operator, objects: Objects) -> None:
