@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 import sys
@@ -176,6 +177,7 @@ def describe_class(cls: type[Any]) -> str | None:
     return None if not text or is_generated else inspect.cleandoc(text)
 
 
+@functools.lru_cache(maxsize=1000)  # explorations make the definitions hundreds of times
 def describe_fields(cls: type[Any]) -> Mapping[str, str]:
     """Get the docstrings after the fields, by the attributes, if the source is available."""
     found: dict[str, str] = {}
