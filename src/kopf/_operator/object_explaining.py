@@ -23,8 +23,8 @@ from kopf._coordination.peers import Peer, Peers, name_peers
 from kopf._coordination.replica_survey import list_groups
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._insight.explaining.assembly import explain, find_resources
 from kopf._insight.explaining.dry_run import Facts
-from kopf._insight.explaining.explaining import explain, find_resources
 from kopf._insight.explaining.explanation import EventInfo, Explanation, Query
 from kopf._insight.explaining.guessed_storage import adapt_persistence
 from kopf._insight.explaining.redacted_texts import MAX_ERROR, RedactedTexts, shorten

@@ -8,8 +8,8 @@ from typing import Any
 
 import kopf
 from kopf._handlers.handlers import ResourceHandler
+from kopf._insight.explaining.assembly import explain
 from kopf._insight.explaining.dry_run import Facts
-from kopf._insight.explaining.explaining import explain
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo
 from kopf._settings.settings import OperatorSettings
 from kopf._storage.snapshots import Snapshots

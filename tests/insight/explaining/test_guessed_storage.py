@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 import kopf
-from kopf._insight.explaining.explaining import explain
+from kopf._insight.explaining.assembly import explain
 from kopf._insight.explaining.guessed_storage import adapt_persistence
 from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject

@@ -87,8 +87,8 @@ class WatchFailures:
         quiet = max(1, int(limit * _QUIET_PART))
         return quiet if asked is None else min(asked, quiet)
 
-    def is_final(self, error: Exception) -> bool:
-        """Count the failure of a stream. Return whether watching cannot continue from the same version."""
+    def demands_listing(self, error: Exception) -> bool:
+        """Count the failure of a stream. Return whether watching cannot continue, as after 410 Gone: list anew."""
         self._broken_streams += isinstance(error, BrokenStreamError)
         if isinstance(error, APIGoneError) or self._broken_streams >= MAX_BROKEN_STREAMS:
             self._broken_streams = 0

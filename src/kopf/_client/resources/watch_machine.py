@@ -242,7 +242,7 @@ class WatchMachine:
         self.version = version or self.version
 
     def expire(self) -> None:
-        """Accept that watching cannot continue from the last version. Known objects stay known."""
+        """Accept that watching cannot continue from the last version (410 Gone). Known objects stay known."""
         self._expect(State.WATCHING, State.EXPIRED)
         self.state = State.EXPIRED
         self.version = None

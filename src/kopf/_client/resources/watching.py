@@ -372,6 +372,6 @@ class _Watcher:
             # If a listing by pages outlasts its snapshot, only a listing at once can succeed.
             if self._listing is _Listing.PAGED and isinstance(error, APIGoneError | EndlessListError):
                 self._listing = _Listing.WHOLE
-        elif self._failures.is_final(error):
+        elif self._failures.demands_listing(error):
             self._machine.expire()
         return delay

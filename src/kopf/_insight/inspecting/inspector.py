@@ -23,8 +23,8 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._health.watchdog import describe_culprit
 from kopf._insight.backlog import Backlog
 from kopf._insight.endpoint.console_server import AnswerError
+from kopf._insight.explaining.assembly import explain, find_resources, make_frame
 from kopf._insight.explaining.dry_run import Facts, LiveFacts
-from kopf._insight.explaining.explaining import explain, find_resources, make_frame
 from kopf._insight.explaining.explanation import Explanation, OperatorInfo, Query, StateInfo
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.object_activity import ObjectActivity

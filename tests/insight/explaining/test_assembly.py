@@ -17,8 +17,8 @@ from kopf._controller.changes.object_memory import Carried, Unsaved
 from kopf._controller.changes.selection import Candidates, select
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.registry import HandlersOfResource
+from kopf._insight.explaining.assembly import UNKNOWN_STATE, explain
 from kopf._insight.explaining.dry_run import DryRun
-from kopf._insight.explaining.explaining import UNKNOWN_STATE, explain
 from kopf._insight.explaining.wording import render
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
