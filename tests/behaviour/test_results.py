@@ -59,7 +59,7 @@ async def test_results_replace_the_previous_ones_by_merging(operator: Operator, 
     assert (await objects.get())["status"] == {"fn": {"a": 1, "b": [2]}}
 
 
-async def test_results_are_added_to_what_the_handler_has_put_there_itself_or_replace_it(
+async def test_results_join_what_the_handler_has_put_there_or_replace_it(
     operator: Operator,
     objects: Objects,
 ) -> None:

@@ -421,7 +421,7 @@ TESTED_ELSEWHERE = {
     "reviews-in-json": "admission/servers/test_review_server.py::test_only_documents_in_json_are_accepted",
     "patches-of-validating": "admission/test_mutations.py::test_validating_handlers_do_not_patch",
     "warnings-of-several-lines": "admission/test_kwargs.py::test_warnings_are_of_one_line",
-    "results-over-values": "behaviour/test_results.py::test_results_replace_what_they_cannot_be_added_to",
+    "results-over-values": "behaviour/test_results.py::test_results_join_what_the_handler_has_put_there_or_replace_it",
     "types-of-events": "behaviour/test_posting.py::test_debug_messages_become_normal_events",
     "dropped-fields-are-posted": "behaviour/test_schemas.py::"
     "test_conditions_that_are_dropped_by_the_schema_are_warned_of",

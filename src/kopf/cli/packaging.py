@@ -119,7 +119,11 @@ _OPTIONS = (
         help='Also permit the requests in this file, from "kopf dev --audit FILE" or LocalCluster.write_audit(); '
         "can be repeated.",
     ),
-    click.option("--no-startup", is_flag=True, help="Do not call the startup handlers that change the settings."),
+    click.option(
+        "--no-startup",
+        is_flag=True,
+        help="Call no startup handlers; by default, those that take the settings are called.",
+    ),
     click.argument("paths", nargs=-1),
 )
 
