@@ -50,7 +50,7 @@ class Audit:
 
     def note(self, user: User | None, call: Call, answer: Answer, *, agent: str, path: str = "") -> None:
         """Remember a request with its answer; of a stream, only the status matters."""
-        # The name of what is created is not in the URL. The path is not kept where the call tells all of it.
+        # The name of what is created is not in the URL. The path is not kept where the call tells it.
         self._entries.append((user, call, answer.status, agent, call.name or answer.name, "" if call.plural else path))
 
     def clear(self) -> None:

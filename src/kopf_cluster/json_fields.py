@@ -1,5 +1,5 @@
 """
-The fields of a JSON text as they are written: in their order, and those of them that are there more than once.
+The fields of a JSON text as they are written: their order, and the duplicates.
 """
 
 from __future__ import annotations

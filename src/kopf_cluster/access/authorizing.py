@@ -218,7 +218,7 @@ def _subject_text(subject: Obj, namespace: str | None) -> str:
 
 
 def aggregate(role: Obj, cluster_roles: Iterable[Obj]) -> list[Obj]:
-    """Return the rules of a role; of an aggregated one, those of all cluster roles that it selects by labels."""
+    """Return the rules of a role; an aggregated one has the rules of all cluster roles that it selects by labels."""
     pool = list(cluster_roles)
     rules: list[Obj] = []
     seen: set[str] = set()

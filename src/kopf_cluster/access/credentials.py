@@ -62,7 +62,7 @@ class Credentials:
     key: bytes
     token: str
     authority_key: bytes
-    """What the certificates of clients are signed with (PEM)."""
+    """The key that signs the certificates of clients (PEM)."""
 
     def make_ssl_context(self) -> ssl.SSLContext:
         """Make the server's side of TLS."""
@@ -273,7 +273,7 @@ class Kubeconfigs:
         return path
 
     def remove(self) -> None:
-        """Remove all of them."""
+        """Remove all kubeconfigs."""
         self._path.unlink(missing_ok=True)
         directory, self._directory = self._directory, None
         if directory is not None:

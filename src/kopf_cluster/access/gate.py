@@ -1,7 +1,7 @@
 """
 Authentication and authorization: certificates, tokens, impersonation, and the policy of the stored roles and bindings.
 
-The rules are those of "Authenticating" ("User impersonation") and "Using RBAC Authorization". By default, all known
+The rules follow "Authenticating" ("User impersonation") and "Using RBAC Authorization". By default, all known
 users may do everything.
 """
 
@@ -277,7 +277,7 @@ def _show(raw: Mapping[str, Any]) -> str:
 
 # Owner references are protected, too, if that is wanted.
 #
-# The rules are those of the admission plugin ``OwnerReferencesPermissionEnforcement``, see "Admission Control in
+# The rules follow the admission plugin ``OwnerReferencesPermissionEnforcement``, see "Admission Control in
 # Kubernetes". Few clusters have it; OpenShift does.
 
 

@@ -2,7 +2,7 @@
 Resources that are never stored: reviews of users and their permissions, and the tokens of service accounts.
 
 Clients can only create them; the answer is the same object with its status.
-The rules are those of the API groups ``authentication.k8s.io`` and ``authorization.k8s.io``.
+The rules follow the API groups ``authentication.k8s.io`` and ``authorization.k8s.io``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _validate_token(spec: _TokenSpec) -> Iterator[FieldError]:
 
 # Access reviews.
 #
-# The rules are those of "Authorization" and of the API group ``authorization.k8s.io`` in the Kubernetes documentation.
+# The rules follow "Authorization" and the API group ``authorization.k8s.io`` in the Kubernetes documentation.
 
 _NEITHER: Final = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _BOTH: Final = "cannot be specified in combination with resourceAttributes"

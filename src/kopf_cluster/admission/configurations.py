@@ -1,7 +1,7 @@
 """
 The configured webhooks, and their selection for an operation.
 
-The rules are those of "Dynamic Admission Control" of the Kubernetes documentation: rules with wildcards, scopes,
+The rules follow "Dynamic Admission Control" in the Kubernetes documentation: rules with wildcards, scopes,
 selectors, and the match policy by which a webhook gets an equivalent version of the object.
 """
 

@@ -1,7 +1,7 @@
 """
 Admission reviews: the requests to webhooks, and their answers.
 
-The structures are those of ``admission.k8s.io/v1`` (and ``v1beta1``, which is the same in all that matters).
+The structures follow ``admission.k8s.io/v1`` (and ``v1beta1``, which is the same in all that matters).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 The bodies of requests, decoded and checked for the right kind; and the options of writes.
 
-Bodies are in JSON, YAML, or protobuf. Options are in the query, but those of deletions in the body, if there is one.
+Bodies are in JSON, YAML, or protobuf. Options are in the query; for deletions, in the body, if there is one.
 """
 
 from __future__ import annotations

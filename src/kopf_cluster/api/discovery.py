@@ -170,7 +170,7 @@ def _hash(text: str) -> str:
 
 
 def _list_subresource(kind: Kind, name: str, subresource: Subresource) -> Obj:
-    """Describe a subresource; the group and the version are omitted if they are those of the list."""
+    """Describe a subresource; omit the group and the version if they match the list."""
     is_own = (subresource.group, subresource.version) == (kind.group, kind.version)
     origin = {} if is_own else {"group": subresource.group, "version": subresource.version}
     return {

@@ -242,7 +242,7 @@ def _simplify(raw: Any) -> Obj:
 
 # OpenAPI v2 documents in their binary form, which clients in Go ask for: a JSON document → protobuf.
 #
-# The messages are those of ``openapi.v2`` of gnostic (``OpenAPIv2.proto``). Only what documents of the local cluster
+# The messages follow ``openapi.v2`` of gnostic (``OpenAPIv2.proto``). Only what documents of the local cluster
 # contain is encoded: definitions with their fields and extensions.
 
 # The numbers and the types of the fields in ``openapi.v2.Schema``.

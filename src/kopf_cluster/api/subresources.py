@@ -154,7 +154,7 @@ _TEXTS: Final = frozenset({"container", "path"})
 
 
 def read_options(subresource: Subresource, rest: str, request: Request) -> Obj:
-    """Make the object of the options in the query; those of a proxy contain the rest of the path."""
+    """Make the object of the options in the query; for a proxy, it contains the rest of the path."""
     options: dict[str, Any] = {"kind": subresource.kind, "apiVersion": subresource.version}
     for name, value in urllib.parse.parse_qsl(request.raw_query):
         if name in _FLAGS:

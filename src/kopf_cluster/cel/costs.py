@@ -1,7 +1,7 @@
 """
 The maximal cost of an expression in the units of kube-apiserver, in which an access to a field costs one.
 
-The costs are those of the Go implementation of the language, with the functions that Kubernetes adds. The estimator
+The costs follow the Go implementation of the language, with the functions that Kubernetes adds. The estimator
 walks the syntax tree of a compiled expression, a protobuf message (``cel/expr/checked.proto``). It knows the maximal
 size of each value: from its schema, or from the expression that makes it.
 """

@@ -1,7 +1,7 @@
 """
-What Kubernetes adds to the Common Expression Language: functions on lists, sets, regexes, URLs, IPs, quantities.
+The Kubernetes additions to the Common Expression Language: functions on lists, sets, regexes, URLs, IPs, quantities.
 
-The functions are those of "Common Expression Language in Kubernetes" ("Kubernetes CEL libraries"). The language itself
+The functions follow "Common Expression Language in Kubernetes" ("Kubernetes CEL libraries"). The language itself
 has only plain values here, so a quantity, a URL, an address is a map with one key that tells what it is, always
 in the shortest form, so that equal ones are equal. Functions that are not here are unknown to the compiler:
 such expressions are refused, not misunderstood.

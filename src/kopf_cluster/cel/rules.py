@@ -1,9 +1,9 @@
 """
 Validation rules of custom resources: ``x-kubernetes-validations``, compiled once for a version of a definition.
 
-The rules and the wording are those of "Validation rules" in "Extend the Kubernetes API with
+The rules and the wording follow "Validation rules" in "Extend the Kubernetes API with
 CustomResourceDefinitions". An unchanged value is not held against rules that it broke before ("Validation
-ratcheting"). What cannot be evaluated here is refused with the definition, not with its objects.
+ratcheting"). A rule that cannot be evaluated here is refused with the definition, not with its objects.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _explain(rule: Rule, error: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Show a value in messages, but not if there can be much inside of it."""
+    """Show a value in messages, unless it can be large."""
     return "" if isinstance(value, (dict, list)) else f": {statuses.quoted(value)}"
 
 

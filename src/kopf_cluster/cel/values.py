@@ -59,7 +59,7 @@ _STANDARD: Final[Mapping[str, Schema]] = {
     "kind": _TEXT,
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }
-"""What is visible of every object besides its schema."""
+"""The visible fields of every object besides its schema."""
 
 
 def escape(name: str) -> str | None:
@@ -141,7 +141,7 @@ def item_key(item: Any, keys: Any) -> Any:
 
 
 def counterparts(new: list[Any], old: Any, schema: Schema) -> list[Any]:
-    """Find what the items of a list were before; only those of keyed lists are the same items as before."""
+    """Find the previous items of a list; only keyed lists can tell which items are the same."""
     if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
         return [ABSENT] * len(new)
     keys = schema.get("x-kubernetes-list-map-keys") or ()
@@ -166,7 +166,7 @@ def is_transition(rule: str) -> bool:
 
 
 def find_undefined(rule: str, schema: Schema, *, root: bool, optional: bool) -> str | None:
-    """Look for fields that the schema does not declare; return the compiler's messages of them, or none."""
+    """Look for fields that the schema does not declare; return the compiler's messages, or none."""
     found: list[str] = []
     code = without_literals(rule)
     for match in _ACCESS.finditer(code):

@@ -2,7 +2,7 @@
 The initial objects of every cluster besides the namespaces.
 
 These are the service of the API; in each namespace, the default service account and the certificate of the cluster's
-authority; and the default roles with their bindings. The roles are those of "Using RBAC Authorization" ("Default roles
+authority; and the default roles with their bindings. The roles follow "Using RBAC Authorization" ("Default roles
 and role bindings"), without the roles of control plane components, as there are none. Each rule is a line:
 ``verbs | API group | resources``, where a dash is the core group.
 """

@@ -158,7 +158,7 @@ class Collector(ControlLoop):
         return found is not None and found[1].deleting and FOREGROUND in found[1].finalizers
 
     def _unblock(self, kind: Kind, key: Key) -> None:
-        """Unblock the owners of the object, as it owns one of them, and would wait for it in turn.
+        """Unblock the owners of the object, which owns one itself: they would wait for each other.
 
         The real collector looks for circles when it begins to delete a dependent; if a whole circle is being deleted by
         then, a race decides, and the circle can remain forever. Here, no circle remains: they are found later, too.

@@ -50,7 +50,7 @@ class ReplicaSets(Adopter):
         for _ in range(wanted - len(pods)):
             self.create_pod(obj, obj["spec"].get("template") or {})
         if len(pods) > wanted:
-            # Pods that are not running yet are deleted first, then those that are not ready, then the latest.
+            # Pods that are not running yet are deleted first, then unready pods, then the latest.
             pods.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]), reverse=True)
             pods.sort(key=lambda pod: (phase_of(pod) == "Running", is_ready(pod)))
             self.delete_pods(pods[: len(pods) - wanted])
@@ -336,7 +336,7 @@ class Share(NamedTuple):
     limit: int
     """How many replicas all sets might have in total when it was scaled last."""
     age: tuple[str, int]
-    """What the sets are ordered by from the oldest to the newest."""
+    """The sort key of the sets, from the oldest to the newest."""
 
 
 def spread(shares: Sequence[Share], wanted: int, surge: int) -> list[int]:

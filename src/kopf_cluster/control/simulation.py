@@ -15,7 +15,7 @@ from kopf_cluster.control.sets import DaemonSets, StatefulSets
 from kopf_cluster.control.volumes import Volumes
 
 Extent: TypeAlias = bool | Literal["controllers"]
-"""What is simulated: nothing, everything, or only the controllers, without nodes and kubelets."""
+"""The extent of the simulation: nothing, everything, or only the controllers, without nodes and kubelets."""
 
 
 def make_simulation(extent: Extent, access: Objects) -> list[ControlLoop]:

@@ -1,7 +1,7 @@
 """
 Custom resource definitions: their validation, and their kinds.
 
-The rules are those of "Extend the Kubernetes API with CustomResourceDefinitions" for ``apiextensions.k8s.io/v1``.
+The rules follow "Extend the Kubernetes API with CustomResourceDefinitions" for ``apiextensions.k8s.io/v1``.
 """
 
 from __future__ import annotations

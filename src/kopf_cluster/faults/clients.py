@@ -30,7 +30,7 @@ def is_of(request: Request, user: str | None, agent: str | None) -> bool:
 
 
 class Clients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some clients, or all of them."""
+    """Some or all clients."""
 
     user: str | None = None
     agent: str | None = None

@@ -107,7 +107,7 @@ Reteller: TypeAlias = Callable[[Call, Request, bytes], AsyncGenerator[bytes, Non
 """A function that replaces an event in JSON, which is about to be sent for the request.
 
 It yields the pieces to send instead, each in its time, or returns none to send the event unchanged. Later events of the
-same stream wait for that: streams keep their order.
+same stream wait, too: streams keep their order.
 """
 
 

@@ -34,8 +34,8 @@ class MistypedError(ValueError):
 def prune(value: Any, structure: Structure) -> tuple[Any, list[str]]:
     """Return the pruned value, and the paths of the unknown fields in the order of their appearance.
 
-    The paths are those of the warnings of the server, e.g. ``spec.containers[0].color``. A value without anything to
-    prune is returned itself. Raise `MistypedError` on the first value of a wrong type.
+    The paths look as in the server's warnings, e.g. ``spec.containers[0].color``. A value with nothing to prune is
+    returned itself. Raise `MistypedError` on the first value of a wrong type.
     """
     pruner = _Pruner()
     return pruner.visit(value, structure), pruner.unknown

@@ -1,7 +1,7 @@
 """
 Built-in kinds with two served versions, of which only one is stored: events, and pod autoscalers.
 
-Events of ``events.k8s.io/v1`` are those of the core group with other names of fields. Autoscalers of ``v1`` have
+Events of ``events.k8s.io/v1`` are core events with other names of fields. Autoscalers of ``v1`` have
 only the target for CPU; everything else of ``v2`` is in their annotations, so that nothing is lost on the way back.
 """
 
@@ -46,7 +46,7 @@ def rename_event_field(path: str) -> str:
 
 
 class BuiltinConverter(Converter):
-    """Converts objects between the served version and the stored one; nothing is asked and remembered for that."""
+    """Converts objects between the served version and the stored one, with no webhooks and no cache."""
 
     converts = True
 

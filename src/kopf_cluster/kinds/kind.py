@@ -44,7 +44,7 @@ class Converter:
     """Whether the versions name or express the same values differently."""
 
     def require(self, kind: Kind, records: Iterable[Record], *, fresh: bool = False) -> None:
-        """Prepare the conversion of many records; raise `Unresolved` if a webhook must be called for that.
+        """Prepare the conversion of many records; raise `Unresolved` if this needs a webhook.
 
         A fresh conversion is not remembered from other requests.
         """
@@ -128,7 +128,7 @@ class Kind:
     converter: Converter | None = None
     """Converts the objects between the stored version and this one; none if only the version itself differs."""
     listed_subresources: Mapping[str, Subresource] = dataclasses.field(default_factory=dict)
-    """All subresources, including those that are not supported here."""
+    """All subresources, including unsupported ones."""
     scale: ScalePaths | None = None
     """The paths of the numbers of replicas; none if the kind cannot be scaled."""
 

@@ -160,8 +160,8 @@ def _fits(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 # The fields for field selectors of built-in kinds: the paths of their values, and the values of absent fields.
 #
-# The server selects by the values in memory, where absent fields have zero values. The names can differ from those of
-# the fields. See "Field Selectors" of the Kubernetes documentation.
+# The server selects by the values in memory, where absent fields have zero values. A selector can have
+# another name than its field. See "Field Selectors" of the Kubernetes documentation.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

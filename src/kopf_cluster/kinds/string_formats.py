@@ -1,8 +1,8 @@
 """
 The formats of texts in schemas with the checks of the API server, which ignores all other formats.
 
-The rules are those of ``k8s.io/kube-openapi/pkg/validation/strfmt`` and of the packages of Go below it: they are looser
-here and stricter there than what Python reads. Not known are groups and nested comments in mail addresses.
+The rules follow ``k8s.io/kube-openapi/pkg/validation/strfmt`` and its Go packages, which are looser here and stricter
+there than Python. Groups and nested comments in mail addresses are not supported.
 """
 
 from __future__ import annotations

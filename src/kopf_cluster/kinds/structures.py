@@ -4,7 +4,7 @@ The structure of the built-in kinds: their fields, the types of these, and how l
 It is compiled from the data in ``data/`` on the first use of a kind, with all definitions of its fields; several kinds
 share definitions. Nothing is loaded before the first use.
 
-The terms are those of the Kubernetes documentation: list types, map types, and map keys of "Server-Side Apply",
+The terms follow the Kubernetes documentation: list types, map types, and map keys of "Server-Side Apply",
 patch strategies and merge keys of "Update API Objects in Place Using kubectl patch" (strategic merge patches).
 """
 

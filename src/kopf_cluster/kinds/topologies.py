@@ -4,7 +4,7 @@ The merge strategies of the values of a kind: which lists are sets or are keyed,
 Merging and field ownership need nothing else from a schema. Topologies come from the schemas of custom resources and
 from the data of built-in kinds; without a schema, maps are merged field by field, and lists are replaced, as in the API
 server.
-The rules are those of "Server-Side Apply" in the Kubernetes documentation ("Merge strategy").
+The rules follow "Server-Side Apply" in the Kubernetes documentation ("Merge strategy").
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MapType: TypeAlias = Literal["granular", "atomic"]
 class Topology:
     """The merge strategy of a value: of a list or a map; scalars need none.
 
-    The topologies of inner values are made on the first use; those of declared fields and of items are kept. So there
+    Topologies of inner values are made on the first use, and kept for declared fields and items. So there
     must be one topology for one version of a definition, and the schema must not be modified.
 
     Parameters:
@@ -71,7 +71,7 @@ DEDUCED: Final[Topology] = Topology("atomic", "granular", {}, (), lambda name: D
 
 _STANDARD: Final = frozenset({"apiVersion", "kind", "metadata"})
 
-# The only keys of lists that may be absent in built-in kinds: those of the ports of containers and of services.
+# The only list keys that may be absent in built-in kinds, in the ports of containers and services.
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 
 

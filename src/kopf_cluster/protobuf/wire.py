@@ -1,7 +1,7 @@
 """
 The wire format of protocol buffers: messages as numbered values without types.
 
-See "Encoding" of the documentation of protocol buffers. The errors are those of the decoders for Go.
+See "Encoding" of the documentation of protocol buffers. The errors match the decoders for Go.
 """
 
 from __future__ import annotations

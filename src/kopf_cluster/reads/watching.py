@@ -147,7 +147,7 @@ class Watch:
                 timer.cancel()
 
     async def _converted(self, pieces: Callable[[], Iterator[bytes]]) -> list[bytes]:
-        """Return the pieces in the requested version, and call webhooks for that.
+        """Return the pieces in the requested version, converted by webhooks.
 
         If they fail, an open stream stays silent, and tries it again later, as in a real server.
         """

@@ -62,7 +62,7 @@ class Archive:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._directory / "cluster.sqlite"
         try:
-            # SQLite gives the same permissions to the files beside it; there are secrets in all of them.
+            # SQLite gives the same permissions to the files beside it; all contain secrets.
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             path.chmod(0o600)

@@ -1,3 +1,3 @@
 """
-What a real API server refuses in objects of built-in kinds by the meaning of their fields, kind by kind.
+Validation of built-in kinds, as in a real API server: by the meaning of their fields, kind by kind.
 """

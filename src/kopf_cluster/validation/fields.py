@@ -1,7 +1,7 @@
 """
 Common validation of fields of many kinds: lists, names of all sorts, numbers, and label selectors.
 
-The rules of names are those of "Object Names and IDs". Each function of a name yields its faults, as the text after
+The rules of names follow "Object Names and IDs". Each function of a name yields its faults, as the text after
 "Invalid value: ...: ".
 """
 

@@ -27,7 +27,7 @@ from kopf_cluster.statuses import (
 from kopf_cluster.validation.fields import Obj, not_negative, number_or_percent, unique, validate_selector, within
 
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_MAX_PRIORITY: Final = 1_000_000_000  # of those that users make
+_MAX_PRIORITY: Final = 1_000_000_000  # of user-made classes
 
 
 def validate_lease(new: Obj, old: Obj | None) -> Iterator[FieldError]:

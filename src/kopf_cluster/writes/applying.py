@@ -3,8 +3,8 @@ Server-side apply, and the effect of all other writes on the ownership of fields
 
 A manager that applies owns all fields of the configuration. Changing a field of another manager is a conflict, unless
 forced. A field that is no longer in the configuration is removed, unless another manager owns it. All other writes take
-the ownership of the fields that they change. The rules are those of "Server-Side Apply" in the Kubernetes
-documentation, and of KEP-555.
+the ownership of the fields that they change. The rules follow "Server-Side Apply" in the Kubernetes
+documentation, and KEP-555.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def update(
     """
     Return the ``managedFields`` of an object that is created, replaced, or patched other than by applying.
 
-    The managed fields of the new object, if any, replace those of the live one first, so that clients can migrate or
+    The managed fields of the new object, if any, first replace the live ones, so that clients can migrate or
     clear them (with ``[{}]``); wrong ones are ignored. The manager owns all fields that it changes; removed fields have
     no owners. If nothing changes for any manager, the very list of the live object is returned.
     """

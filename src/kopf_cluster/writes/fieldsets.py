@@ -53,7 +53,7 @@ class FieldSet:
         return FieldSet(_intersect_children(self.tree, other.tree))
 
     def without(self, other: FieldSet) -> FieldSet:
-        """Return the set without the fields of the other set and without everything inside of them."""
+        """Return the set without the fields of the other set and everything inside them."""
         return self._combine(other, _cut) if other.tree else self
 
     def _combine(self, other: FieldSet, operation: Callable[[Tree, Tree], Tree | None]) -> FieldSet:
@@ -74,12 +74,12 @@ class FieldSet:
         return bool(path) and node is not None and is_owned(node)
 
     def paths(self) -> Iterator[Path]:
-        """Return all the fields: on each level, first those that belong to the set, then what is inside."""
+        """Return all the fields: on each level, first the members of the set, then the inner fields."""
         return _walk(self.tree, ())
 
 
 def is_owned(node: Tree) -> bool:
-    """Return whether the element itself belongs to the set, not only something inside of it."""
+    """Return whether the element itself belongs to the set, not only something inside."""
     return not node or _SELF in node
 
 
@@ -131,7 +131,7 @@ def _cut(left: Tree, right: Tree) -> Tree | None:
 
 
 def _reduce(left: Tree, right: Tree, operation: Callable[[Tree, Tree], Tree | None]) -> Tree:
-    """Return the children of a node after the operation on the common ones, without those that become none."""
+    """Return the children of a node after the operation on the common ones; drop children that become none."""
     result: Tree = {}
     for element, node in left.items():
         rest = operation(node, right[element]) if element in right else node

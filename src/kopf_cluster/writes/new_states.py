@@ -1,7 +1,7 @@
 """
 A new state put together: the part of it that a write may change, its metadata, and its body completed and validated.
 
-The rules are those of the API conventions ("Metadata", "Subresources") and of "API Concepts" ("Generated values").
+The rules follow the API conventions ("Metadata", "Subresources") and "API Concepts" ("Generated values").
 Unknown fields are reported according to the parameter ``fieldValidation``: see "Server-side field validation" there.
 """
 
@@ -99,7 +99,7 @@ def _read_metadata(kind: Kind, raw: Any) -> Obj:
 
 
 def _find_mistyped(kind: Kind, raw: Any) -> builtin_pruning.MistypedError | None:
-    """Find the error of the API server about mistyped metadata; it decodes those of custom kinds alone."""
+    """Find the API server's error about mistyped metadata, which it decodes separately in custom kinds."""
     try:
         if kind.definition:
             builtin_pruning.prune({"metadata": raw}, structures.of_definition(kind.definition))

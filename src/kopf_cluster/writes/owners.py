@@ -2,7 +2,7 @@
 The owners of the fields of an object: ``metadata.managedFields`` read, changed, and written.
 
 Each manager has one entry for each way it writes: applying or updating, in which version, via which subresource.
-The rules are those of the API reference of ``ManagedFieldsEntry`` and of "Server-Side Apply" ("Field management").
+The rules follow the API reference of ``ManagedFieldsEntry`` and "Server-Side Apply" ("Field management").
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _ORDER, _DROP, _RETAIN = "$setElementOrder/", "$deleteFromPrimitiveList/", "$ret
 
 
 def strategic_patch(target: Any, patch: Any, structure: Structure | None) -> Any:
-    """Apply a strategic merge-patch to an object of the structure. What the patch does not touch, is shared."""
+    """Apply a strategic merge-patch to an object of the structure. The result shares the untouched parts."""
     if not isinstance(patch, dict):
         raise statuses.bad_request("a strategic merge-patch must be a JSON object")
     return _merge_map(target if isinstance(target, dict) else {}, patch, structure)
@@ -69,7 +69,7 @@ def _values(patch: Obj, prefix: str) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _inside(structure: Structure | None, name: str) -> Structure | None:
-    """Return the structure of a field; unknown fields and those of anything are merged as they come."""
+    """Return the structure of a field, if it is known; other fields are merged as they come."""
     if structure is None:
         return None
     return structure.items if structure.shape == "map" else structure.fields.get(name)

@@ -70,7 +70,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     applied: bool = False
     """Whether the managed fields are settled already."""
     patching: bool = False
-    """Whether a patch makes the new state, so that errors are those of the patch."""
+    """Whether a patch makes the new state, so that errors are about the patch."""
 
 
 DEFAULT: Final = WriteOptions()
@@ -90,11 +90,11 @@ def is_graceful(kind: Kind) -> bool:
 
 
 def find_period(kind: Kind, obj: Obj, wanted: int | None) -> int:
-    """Return the grace period of a deletion, in seconds: the wanted one, or that of the object; it never grows."""
+    """Return the grace period of a deletion, in seconds: the wanted one, or the object's; it never grows."""
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     if not is_graceful(kind):
         return 0
-    if "deletionTimestamp" in metadata:  # whoever has time has it to the end, even if there is nothing left to do
+    if "deletionTimestamp" in metadata:  # a grace period lasts to its end, even with nothing left to do
         known = int(metadata.get("deletionGracePeriodSeconds") or 0)
         return known if wanted is None else min(known, _limit(wanted))
     if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in _ENDED:

@@ -2,7 +2,7 @@
 Writes: create, update (of which a patch is one), and delete, with the rules that apply to all kinds.
 
 Every write is synchronous, so that its reads are still true when it writes: no transactions and retries are needed.
-The rules are those of the Kubernetes "API Concepts" and "API conventions": generations, finalizers,
+The rules follow the Kubernetes "API Concepts" and "API conventions": generations, finalizers,
 preconditions, isolation of the status, immutable metadata.
 """
 
