@@ -170,7 +170,7 @@ class ManagedDefinition(ManagedConfiguration):
         return super().is_in_good_hands(obj) and is_intact
 
     def _check_versions(self, versions: Sequence[Mapping[str, Any]]) -> None:
-        """Warn of missing conversions at once: objects are read in all served versions, and stored in one of them."""
+        """Warn of missing conversions at once: objects are read in all served versions, and stored in one."""
         [stored] = [version["name"] for version in versions if version["storage"]]
         for served in [version["name"] for version in versions if version["served"]]:
             for source, target in ((stored, served), (served, stored)):

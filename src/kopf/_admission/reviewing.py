@@ -109,7 +109,7 @@ class Admission:
         self._idle.set()
 
     def accept_resources(self, resources: Collection[Resource], handled: Collection[Resource]) -> None:
-        """Take the resources of the cluster, and those of them that have other handlers, too."""
+        """Take the resources of the cluster, and the ones that also have other handlers."""
         plan = self._registry.plan_webhooks(resources)
         self._handlers = {resource: (resource, handlers) for resource, handlers in plan.items()}
         self._handled = handled

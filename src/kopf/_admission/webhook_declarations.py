@@ -187,7 +187,7 @@ def _make_condition(path: Sequence[str], expected: object) -> str | None:
         steps.append(f"type({place}) == string")
     steps.append(f"{place} {final}")
     text = " && ".join(steps)
-    # CEL has no variables but those of macros. Deletions are about the old object.
+    # CEL has variables only in macros. Deletions are about the old object.
     return f"[object != null ? object : oldObject].all(o, {f'!({text})' if expected is ABSENT else text})"
 
 

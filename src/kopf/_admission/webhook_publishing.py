@@ -2,7 +2,7 @@
 Publishing: keeps the managed webhook configurations in line with the handlers, the resources, and the endpoint.
 
 The same goes for the conversions in the definitions of custom resources. But conversions remain when the operator
-exits: without them, the API servers would take the fields unchanged, and lose those that have other names.
+exits: without them, the API servers would take the fields unchanged, and lose renamed ones.
 
 Several replicas of an operator share the configurations, and the last writer is the owner. Only the owner removes the
 webhooks when it exits: e.g., during the rollout of a deployment, the new pod takes over from the old one. When the
@@ -54,7 +54,7 @@ class WebhookConfigurationError(OperatorError):
 
 
 class Publisher:
-    """Publishes the webhooks of one type. If there are none, it removes those of earlier versions of the operator."""
+    """Publishes the webhooks of one type. If there are none, it removes the operator's earlier webhooks."""
 
     def __init__(self, runtime: Runtime, configuration: ManagedConfiguration, *, is_used: bool) -> None:
         self._runtime = runtime
@@ -197,7 +197,7 @@ class Publication:
         runtime.pause.subscribe(self._accept_pause)
 
     def declare(self, resources: Collection[Resource], client_config: WebhookClientConfig) -> None:
-        """Replace the webhooks to publish by those of all handlers for these resources."""
+        """From now on, publish the webhooks of all handlers for these resources."""
         declaration = Declaration(
             managed=self._managed,
             handlers=self._registry.webhooks,
@@ -208,7 +208,7 @@ class Publication:
             publisher.declare(declaration)
 
     async def run(self, wait_until_ready: Callable[[], Awaitable[None]]) -> None:
-        """Keep the configurations as declared, forever; those of the admission, as soon as that is ready."""
+        """Keep the configurations as declared, forever; for the admission, as soon as it is ready."""
         async with asyncio.TaskGroup() as group:
             for publisher in self._conversions:
                 group.create_task(publisher.run())

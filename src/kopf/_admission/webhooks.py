@@ -95,7 +95,7 @@ class Webhooks:
         self._retired = 0.0
 
     def accept_resources(self, discovery: Discovery, handled: Collection[Resource]) -> None:
-        """Take the resources of the cluster, and those of them that have other handlers, too."""
+        """Take the resources of the cluster, and the ones that also have other handlers."""
         kept = {resource for resource in self._resources if resource.api_version in discovery.unavailable}
         self._resources = discovery.resources | kept
         self._admission.accept_resources(self._resources, handled)

@@ -84,7 +84,7 @@ def check_permissions(
 
 
 def check_fields(registry: OperatorRegistry, definitions: Definitions, sources: Iterable[Source]) -> Iterator[Finding]:
-    """Find the fields that the definitions lack: of filters, of results, and those that the functions name."""
+    """Find the fields that filters, results, or functions name, but the definitions lack."""
     functions = {
         (os.path.realpath(source.path), min(item.lineno for item in handler.node.decorator_list)): handler.node
         for source in sources

@@ -7,7 +7,7 @@ change to its actual state replaces the deletion. The rest is as usual: daemons 
 
 Afterwards, the stream does not report these objects. So they are read from time to time, less and less often, until
 they are gone (then nothing stays in memory), or are selected again. In the same way, the operator looks for objects
-that are not selected but have our finalizer, e.g. from an earlier version of it: they would be blocked forever. It does
+that are not selected but have our finalizer, e.g. from its earlier version: they would be blocked forever. It does
 so when it starts, and later, because the earlier version can be still exiting.
 
 Everything is read by lists, which need no permissions besides those for the stream. The selectors of the settings are

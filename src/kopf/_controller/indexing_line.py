@@ -230,7 +230,7 @@ class IndexingLine:
             self._overtake(waited)
 
     def _overtake(self, waited: list[list[_Place]]) -> None:
-        """Overtake all objects under way: with only some of them, events of one object could overtake each other."""
+        """Overtake all objects under way: with only some, events of one object could overtake each other."""
         for places in waited:
             for place in places:
                 place.is_overtaken = True

@@ -5,8 +5,8 @@ It lists and watches as long as the operator runs. Beyond the errors that the wa
 ones: if something is not permitted or does not exist, it logs this once, and tries again once a minute. It gives signs
 of life, and restarts if it fails.
 
-Guarantees to the consumer, besides those of the state machine of the watcher: the batches come one by one; a batch that
-was not consumed to its end (an error, an interruption) comes again, since the server will not send it again.
+Guarantees to the consumer, besides the guarantees of the watcher's state machine: the batches come one by one; a batch
+that was not consumed to its end (an error, an interruption) comes again, since the server will not send it again.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Pause:
         return self.is_on or (self._covers is not None and self._covers(key))
 
     def hold_some(self, covers: Covers | None) -> None:
-        """Hold these objects instead of those held before; ``None`` releases all of them."""
+        """Hold these objects instead of the previous ones; ``None`` releases all."""
         if covers is not None or self._covers is not None:
             self._covers = covers
             for listener in [*self.on_partial]:

@@ -133,7 +133,7 @@ def is_superseded(
     outgoing: Patch,
 ) -> bool:
     """
-    Tell if the traces on the object are neither those of the state before, nor those of our outgoing patch.
+    Tell if the traces on the object match neither the state before nor our outgoing patch.
 
     Our traces can be there already, if only the response to our patch was lost. Absent traces mean nothing: they vanish
     when others replace the whole object, and this must not repeat the handlers.

@@ -1,9 +1,9 @@
 """
 Sharing: which objects this replica of the operator handles, and which ones the other replicas do.
 
-A standby replica has no objects. A replica handles the objects that it gets as after a restart of the operator; it
-forgets those that it loses, as if it was stopped. In between, while it leaves them, it begins nothing for them, and
-finishes what it has begun.
+A standby replica has no objects. A replica handles new objects as after a restart of the operator; it forgets lost
+objects as if it had stopped. In between, while it leaves objects, it begins nothing for them, and finishes its current
+work.
 """
 
 from __future__ import annotations

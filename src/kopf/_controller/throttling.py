@@ -1,7 +1,7 @@
 """
 Throttling: after errors of the framework or the API, an object is left alone, the longer the more errors in a row.
 
-The delays are those of ``settings.queueing.error_delays``. Errors of handlers do not count: they have a retry policy.
+The delays come from ``settings.queueing.error_delays``. Errors of handlers do not count: they have a retry policy.
 """
 
 from __future__ import annotations

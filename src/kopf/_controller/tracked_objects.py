@@ -227,7 +227,7 @@ class TrackedObjects:
         self._runtime.memos.forget(entry.key)
         self.handled.drop(entry.memory)
         self._entries.pop(entry.key, None)
-        if entry.events is not None:  # those of the successor
+        if entry.events is not None:  # the successor's events
             self.obtain(entry.key).events = entry.events
         if entry.gone is not None and entry.gone.successor is not None:
             self.accept(entry.key, entry.gone.successor, now)

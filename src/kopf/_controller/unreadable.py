@@ -1,7 +1,7 @@
 """
 Objects that cannot be decoded, e.g. because of deep nesting: anybody can create them, and they must harm nobody.
 
-They are not handled until they change, with one warning for each of them. Kopf does not block their deletion.
+They are not handled until they change, with one warning for each. Kopf does not block their deletion.
 """
 
 from __future__ import annotations

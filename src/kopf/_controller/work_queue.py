@@ -1,5 +1,5 @@
 """
-The work queue: which keys are to be worked on now, which ones later, and on how many at once.
+The work queue: which keys to work on now, which ones later, and how many at once.
 
 It knows nothing of what the keys stand for, and starts nothing itself: workers take the keys, and tell when they are
 done. A key is never with two workers at once: if it is added meanwhile, the same worker goes on with it.
@@ -52,7 +52,7 @@ class WorkQueue(Generic[K]):
         self._lanes = _Lanes[K]()
         self.waiting: Collection[K] = self._lanes.entries
         """The keys that wait for a worker."""
-        self.active: dict[K, bool] = {}  # with the marks of those that were added again meanwhile
+        self.active: dict[K, bool] = {}  # whether each one was added again meanwhile
         """The keys that are with workers."""
         self.exempt = 0
         """How many of the keys that are worked on do not count."""
@@ -129,7 +129,7 @@ class WorkQueue(Generic[K]):
         self.is_held = self.is_closed
 
     def close(self) -> None:
-        """Forget everything that waits, for good. What is being worked on is to be done as usually."""
+        """Forget all waiting keys, for good. Workers finish their current keys as usual."""
         self.is_held = self.is_closed = True
         self._lanes.clear()
         self._alarms.clear()

@@ -91,7 +91,7 @@ class Assignment:
     """The generation in which it was made anew, until certainly nobody acts by an earlier one; then 0."""
 
     def get_slots(self, owner: str) -> Slots:
-        """Return the slots that the replica must handle: those that it owns and that do not move away."""
+        """Return the slots that the replica must handle: it owns them, and they do not move away."""
         return frozenset(slot for slot, place in self.places.items() if place.owner == owner and not place.target)
 
     def get_token(self, slot: int, owner: str) -> int:
@@ -203,7 +203,7 @@ def _balance(places: Mapping[int, Place], situation: Situation) -> Mapping[int, 
 
 
 def _choose_surplus(name: str, places: Mapping[int, Place], chosen: Mapping[int, str], count: int) -> Iterator[int]:
-    """Choose the surplus slots of a replica: first those that it does not have yet, then the last ones."""
+    """Choose the surplus slots of a replica: first slots that it does not have yet, then the last ones."""
     slots = [slot for slot, destination in chosen.items() if destination == name]
     slots.sort(key=lambda slot: (places[slot].owner == name, -slot))
     yield from slots[: max(0, count)]

@@ -44,7 +44,7 @@ class SlotGaps:
         self._since.update(dict.fromkeys(known.lease.report.held - kept, since))
 
     def end(self, slots: Slots, now: float) -> list[float]:
-        """Return how long these slots had no holder until now, in seconds; without those that had none before."""
+        """Return how long these slots had no holder until now, in seconds; skip slots that had none before."""
         return [now - self._since.pop(slot) for slot in slots if slot in self._since]
 
 

@@ -86,7 +86,7 @@ class Peering:
             self._memberships.pop(scope).stop()
         for scope in sorted(set(scopes) - self._memberships.keys(), key=str):
             membership = self._memberships[scope] = Membership(Site(self._runtime, self._identity, scope), self)
-            if is_starting:  # for those that appear later, the work goes on in all other ones until it is known
+            if is_starting:  # for a later scope, the work goes on in all other ones until it is known
                 membership.hold()
             if self._is_found and self._group is not None:
                 membership.start(self._group, self._resource)
@@ -110,7 +110,7 @@ class Peering:
             while True:
                 await self._look_for_kind(self._group)
                 if self.is_defined:
-                    self._rescanning.clear()  # the changes meanwhile are probably those that were found
+                    self._rescanning.clear()  # the search has probably found the changes meanwhile
                 is_urgent = not self.is_defined and self._settings.mandatory
                 with contextlib.suppress(TimeoutError):
                     timeout = _RESCANNING_INTERVAL if is_urgent or not self._is_found else None

@@ -113,7 +113,7 @@ class Announcer:
         return max(_SOONEST / 2, lifetime / 2, lifetime - 10 + random.uniform(0, 5))
 
     async def _keep_alive(self) -> None:
-        """Renew our record, remove the records of the dead, and read those of the others."""
+        """Renew our record, remove the records of dead peers, and read the others."""
         self._tried_at = asyncio.get_running_loop().time()
         records: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self._peers.get_remains(time=self._tried_at))
         records[self._site.identity] = self._site.describe_us().make_record()

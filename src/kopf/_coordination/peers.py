@@ -166,7 +166,7 @@ class _Sighting:
 
 
 class Peers:
-    """All other operators in one peering object. Times are those of the event loop, in seconds."""
+    """All other operators in one peering object. Times follow the clock of the event loop, in seconds."""
 
     def __init__(self, identity: str, group: str = "") -> None:
         self._identity = identity
@@ -178,7 +178,7 @@ class Peers:
         """Whether our own record exists, with any content."""
 
     def take(self, status: object, *, now: datetime.datetime, time: float) -> Mapping[str, str]:
-        """Accept the current records. Return the problems of those that have just become unreadable."""
+        """Accept the current records. Return the problems of newly unreadable ones."""
         records = status if isinstance(status, Mapping) else {}
         self.has_us = self._identity in records
         sightings: dict[str, _Sighting] = {}
@@ -206,7 +206,7 @@ class Peers:
         return _Sighting(peer, time, time + peer.lifetime - age)
 
     def get_standing(self, priority: int, *, time: float) -> Standing:
-        """Compare ourselves with those who are alive; our replicas are ourselves, with the highest priority of all."""
+        """Compare ourselves with live peers; our replicas count as ourselves, with the highest priority of all."""
         alive = [sighting.peer for sighting in self._sightings.values() if sighting.deadline > time]
         ours = [peer.priority for peer in alive if self._group and peer.group == self._group]
         others = [peer for peer in alive if not self._group or peer.group != self._group]

@@ -25,7 +25,7 @@ class SurveyedReplica(FrozenRecord, frozen=True, kw_only=True):
     role: str
     """``leader``, ``coordinator``, or ``member``; ``gone`` if it owns slots, but has no Lease."""
     slots: Slots
-    """The slots that it owns, including those that move away."""
+    """The slots that it owns, even if they move away."""
     leaving: Slots
     """The owned slots that it must hand over."""
     arriving: Slots
@@ -57,7 +57,7 @@ class SurveyedReplica(FrozenRecord, frozen=True, kw_only=True):
 
 
 class SurveyedGroup(FrozenRecord, frozen=True, kw_only=True):
-    """All visible replicas of one operator. Those that stand by for a leader are invisible: they write nothing."""
+    """All visible replicas of one operator. Standby replicas of a leader are invisible: they write nothing."""
 
     name: str
     namespace: str

@@ -19,7 +19,7 @@ class Coordinator:
         self._members: Sequence[str] = ()
         self._members_since = 0.0
         self.has_begun = False
-        """Whether any replica is known to have had slots. Otherwise, those of the former times possibly start, too."""
+        """Whether any replica is known to have had slots. Otherwise, former replicas are possibly starting, too."""
 
     def plan(self, lease: Lease, name: str, newest: int, now: float, is_leaving: bool) -> Assignment:
         """

@@ -1,1 +1,1 @@
-"""What users declare: handlers, their filters and registries, and how one function is invoked."""
+"""The declarations of users: handlers, their filters and registries, and how one function is invoked."""

@@ -81,7 +81,7 @@ class Cause(Record, kw_only=True, eq=False):
         return {"param": handler.param, **self.kwargs}
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
-        """The kwargs for the handler, without those of the attempt."""
+        """The kwargs for the handler, except for the attempt."""
         return self.kwargs_for_filters(handler)
 
     def kwargs_read_by(self, handler: Handler) -> Kwargs:

@@ -235,7 +235,7 @@ class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     scope: FieldPath = ()
     """
     For sub-handlers of a field handler: the field of the parent. They and their filters see only the change of this
-    field, and their own fields are inside of it.
+    field, and their own fields are inside.
     """
 
     def get_viewed_field(self, fn: HandlerFn) -> FieldPath:

@@ -228,7 +228,7 @@ _TEXTS: Mapping[str, str] = {
     "ignore_failures": """``True`` to admit the change if the handler fails or is unreachable; by
       default, ``False``""",
 }
-"""What each option does, for people; broken into lines as in a docstring."""
+"""The effects of the options, for people; broken into lines as in a docstring."""
 
 _TEXT_OF_NAMES = """
     The positional arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, name)``, or ``(group,
@@ -340,7 +340,7 @@ def _list_problems(options: Mapping[str, Any], known: _Options) -> Iterator[str]
 
 
 def _simplify(name: str, value: Any) -> Any:
-    """Turn numbers of foreign types (decimals, fractions, those of numpy) into floats, and flags into booleans."""
+    """Turn numbers of foreign types (decimals, fractions, numpy types) into floats, and flags into booleans."""
     check, _ = _CHECKS.get(name, (None, ""))
     if check is _is_flag:
         return bool(value)

@@ -64,7 +64,7 @@ def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
     """
     Put the result of the handler to the status, if it has a JSON form, and sign the changes of the handler.
 
-    The fields of a result join those that the handler has put there itself, through the patch.
+    The fields of a result join the fields that the handler has put there itself, through the patch.
     """
     if (content := outcome.content) is not None:
         status = patch.ensure_stanza("status")

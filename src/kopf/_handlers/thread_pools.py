@@ -3,7 +3,7 @@ Thread pools: the threads for synchronous functions of one operator.
 
 There are three pools: for handlers, with a limited number of threads; for daemons, each of which occupies a thread
 while its object exists; and for brief functions, which must not wait for the others. If the settings replace the
-executor, it serves all of them.
+executor, it serves as all three.
 """
 
 from __future__ import annotations

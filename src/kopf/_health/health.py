@@ -63,7 +63,7 @@ class Prober:
         self._expires = 0.0
 
     async def get(self) -> ProbeResults:
-        """Get recent results, or those of the running calls, or those of new calls."""
+        """Get recent results, or else the results of the running calls or of new calls."""
         loop = asyncio.get_running_loop()
         if self._results is not None and loop.time() < self._expires:
             return self._results

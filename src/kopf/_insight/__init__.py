@@ -1,1 +1,1 @@
-"""Insight: what an operator does, for those who look at it: metrics, traces, explanations, the console."""
+"""Insight into an operator: metrics, traces, explanations, the console."""

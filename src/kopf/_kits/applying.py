@@ -149,7 +149,7 @@ class Memory:
         return False
 
     def note(self, url: str, manager: str, desired: Obj, obj: KubeObject) -> None:
-        """Remember what the server has made of it: it can bring values to another form, and add to lists."""
+        """Remember the server's version of the object: the server can change the form of values, and add to lists."""
         key, head = (url, manager), obj.head
         fingerprint = _take_fingerprint(obj, desired)
         self._outcomes[key] = _Outcome(head.uid, head.resourceVersion, _get_digest(desired), fingerprint)

@@ -81,7 +81,7 @@ def open_manifests(objs: K8sObjects) -> list[Manifest]:
 
 
 def list_objects(objs: K8sObjects) -> list[K8sObject]:
-    """Get the objects one by one, whether it is one or many of them."""
+    """List the objects, whether one or many are given."""
     # The models of the newest clients are also iterable.
     if isinstance(objs, Iterable) and not isinstance(objs, (str, bytes, Mapping)) and not _is_model(objs):
         return list(objs)

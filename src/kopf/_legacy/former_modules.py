@@ -53,7 +53,7 @@ _PROTOCOLS = """
     TimerFn=HandlerFn WatchingFn=HandlerFn WebhookFn=HandlerFn
 """
 
-# The names of each former module by the modules of today; `old=new` is for those that are named differently now.
+# The names of each former module by the modules of today; `old=new` is for renamed ones.
 # The public names are not here: they are found in any of these modules, as they were imported from everywhere.
 _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._cogs.clients.errors": {"kopf": "APIUnprocessableEntityError=APIUnprocessableError"},

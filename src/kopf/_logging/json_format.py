@@ -17,7 +17,7 @@ except ModuleNotFoundError:  # its place before 3.1; in later versions, it is de
 DEFAULT_REFKEY = "object"
 
 _SEVERITIES = ((logging.DEBUG, "debug"), (logging.INFO, "info"), (logging.WARNING, "warn"), (logging.ERROR, "error"))
-"""The names of levels, with the highest level for each name; above all of them, it is ``fatal``."""
+"""The names of levels, with the highest level for each name; higher levels are ``fatal``."""
 
 
 class ObjectJsonFormatter(TrimmingFormatter, JsonFormatter):

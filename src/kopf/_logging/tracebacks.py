@@ -5,7 +5,7 @@ The traceback of an error in a handler begins with a dozen frames of the framewo
 They are left out, up to the first frame of the user's code. Without such a frame, it is an error of the framework, and
 nothing is left out.
 
-Operators can be installed as packages. Their frames look like those of the libraries that the framework uses, so they
+Operators can be installed as packages. Their frames look like frames of the framework's libraries, so they
 are searched for only after the place where handlers are called.
 """
 

@@ -86,7 +86,7 @@ def is_wanted(annotation: Any, hint: Any) -> bool:
 def find_strangers(annotation: Any) -> list[str]:
     """List the names of classes in the annotation of an argument that are possible only for decoded values."""
     classes = [item for item in map(strip_optional, list_members(annotation)) if is_class(item)]
-    return [item.__name__ for item in classes if not item.__module__.startswith("kopf.")]  # such as those of bodies
+    return [item.__name__ for item in classes if not item.__module__.startswith("kopf.")]  # such as bodies
 
 
 def name_classes(hint: Any) -> dict[str, Any]:

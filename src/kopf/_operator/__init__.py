@@ -1,1 +1,1 @@
-"""What runs everything: startup, login, what to watch, supervision, shutdown."""
+"""The frame of an operator: startup, login, what to watch, supervision, shutdown."""

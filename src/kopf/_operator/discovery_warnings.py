@@ -41,7 +41,7 @@ class DiscoveryWarnings:
         return bool(self._said or self._unmatched)
 
     def look_at(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
-        """Compare the resources of the cluster with those of the handlers. Further requests are tasks of the group."""
+        """Compare the cluster's resources with the handlers' resources. Further requests are tasks of the group."""
         self._warn_of_unavailable(discovery)
         for name in sorted(discovery.improper):
             shown = name[:_MAX_NAME]

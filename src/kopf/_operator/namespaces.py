@@ -1,5 +1,5 @@
 """
-Namespaces: which namespaces are served now, if the operator is restricted to some of them.
+Namespaces: which ones are served now, if the operator is restricted to some namespaces.
 
 A namespace is served as long as it exists, even while it terminates, so that the operator can finish with the objects
 there. If the operator may not list namespaces, it serves the exact names as if they existed.

@@ -34,7 +34,7 @@ _GROUP = "authorization.k8s.io"
 _TIMEOUT = 5.0
 """How long one request may take, in seconds."""
 _MAX_NAMESPACES = 20
-"""The maximum of namespaces to ask about: usually, the permissions are the same in all of them."""
+"""The maximum of namespaces to ask about: usually, all have the same permissions."""
 _MAX_QUESTIONS = 100
 """The maximum of questions about single permissions, where the rules are incomplete."""
 _NOWHERE = "kopf-preflight"

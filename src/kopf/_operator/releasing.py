@@ -30,7 +30,7 @@ _ATTEMPTS = 10
 
 
 class UnknownResourceError(OperatorError):
-    """There is no such resource in the cluster, or there are several of them."""
+    """There is no such resource in the cluster, or there are several."""
 
 
 class Released(NamedTuple):

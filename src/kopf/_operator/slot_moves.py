@@ -41,9 +41,9 @@ class SlotMoves:
         """
         Leave the objects of these slots: begin nothing, wait for what runs, forget them; no deletions are seen.
 
-        What runs for more than the timeout (in seconds), is cancelled, except for functions in threads. Gives the slots
-        that could not be left, as such functions still run there, or those that ignore their cancellation. They are
-        still ours, and nothing begins there; those that were taken over again meanwhile, are ours as before.
+        Functions that run longer than the timeout (in seconds) are cancelled, except in threads. Return the slots that
+        could not be left: functions in threads still run there, or others ignore their cancellation. These slots are
+        still ours, but nothing begins there. Slots that were taken over again meanwhile are ours as before.
         """
         share = self._share
         share.leaving |= slots & share.slots

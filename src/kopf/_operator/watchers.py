@@ -120,7 +120,7 @@ class Watchers:
         self._close_gate({resource: watcher.handlers for resource, watcher in self._watchers.items()})
 
     def list_all(self) -> list[ResourceWatcher]:
-        """List the watchers, including those that are stopping."""
+        """List the watchers, including stopping ones."""
         return [*self._watchers.values(), *self._outgoing]
 
     def take_over(self, slots: Slots) -> None:

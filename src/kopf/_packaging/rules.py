@@ -86,7 +86,7 @@ class RuleSet:
                     self._verbs.setdefault((scope or "", resource.group, name, restriction), set()).update(part)
 
     def list(self) -> list[Rule]:
-        """List all rules in order, without those that are parts of other rules."""
+        """List all rules in order, without parts of other rules."""
         order = [*_VERBS, *sorted({verb for verbs in self._verbs.values() for verb in verbs} - {*_VERBS})]
         rules = [Rule(*key, tuple(sorted(verbs, key=order.index))) for key, verbs in sorted(self._verbs.items())]
         return [rule for rule in rules if not any(_is_part(rule, other) for other in rules if other is not rule)]
@@ -186,7 +186,7 @@ def _add_admission(
 
     used = {handler.type for handler in registry.webhooks}
     for type, resource in CONFIGURATIONS.items():
-        if settings.managed is not None:  # those of the other type are cleared: earlier versions could have had some
+        if settings.managed is not None:  # the other type is cleared: earlier versions could have had webhooks
             verbs = ["list", "watch", "create", "patch"] if type in used else ["patch"]
             rules.add([None], resource, verbs, names=[settings.managed])
     definitions = {handler.definition for handler in registry.conversions}

@@ -79,7 +79,7 @@ _PEERINGS = "kopfpeerings/"
 _CUT = 0.2
 """How much of the recording before its end can be incomplete, if the end is cut, in seconds."""
 _RACE = 0.05
-"""How close to the stop of the operator an action can be on either side of it, in seconds."""
+"""How close to the stop of the operator an action can be on either side, in seconds."""
 _CONCURRENT_RACE = 0.5
 """The same for concurrent handlers, in seconds: nothing defines when exactly the next tick of a timer begins."""
 _CONCURRENT = {"index", "event", "timer", "daemon"}

@@ -18,7 +18,7 @@ from kopf._values.patches import merge, thaw
 
 
 class FallbackAnswers:
-    """Remembers the objects that the operator has seen, and makes the responses of them."""
+    """Makes responses from the objects that the operator has seen."""
 
     def __init__(self, run: RecordedRun) -> None:
         self._run = run

@@ -117,7 +117,7 @@ def open_privately(path: pathlib.Path) -> io.FileIO:
 
 class Lines:
     """
-    The lines of a file, or of a part of it.
+    The lines of a whole file, or of a part.
 
     After all lines are read, ``is_cut`` tells if the last one is cut, and ``is_damaged`` if there is more in the file
     that cannot be read.

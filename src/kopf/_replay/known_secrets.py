@@ -82,7 +82,7 @@ class KnownSecrets:
         """Find the values that can be in the document, the longest first."""
         found = {form for form in self._unanchored if form.encode() in document}
         runs = set(_find_runs(document))
-        if b"\\" in document:  # the letters of escapes are not those of the text: "\nPASSWORD"
+        if b"\\" in document:  # the letters of escapes are not in the text: "\nPASSWORD"
             runs.update(_find_runs(_drop_escapes(b" ", document)))
         if not runs.isdisjoint(self._anchored):
             found.update(*(self._anchored[run] for run in runs if run in self._anchored))

@@ -34,7 +34,7 @@ _source: contextvars.ContextVar[_Source] = contextvars.ContextVar("random_source
 
 
 class _CallRandom(Random):
-    """What the functions of the module use: it passes everything on to the source of the current call."""
+    """The generator for the functions of the module: it passes everything on to the source of the current call."""
 
     def __init__(self, outside: Random) -> None:
         self._outside = Random()  # to be seeded by the parent class, instead of what others use already

@@ -31,7 +31,7 @@ _PATIENCE = 5.0
 """How long a request may be slowed down, in seconds; then the recording ends, and the operator goes on."""
 _PAUSE = 0.02
 _INTERVAL = 0.2
-"""For how long entries are gathered, in seconds, so that the thread does not wake up for each of them."""
+"""For how long entries are gathered, in seconds, so that the thread does not wake up for each one."""
 _FAREWELL = 10.0
 _SENT = {"req"}
 _END = None

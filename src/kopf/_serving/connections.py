@@ -55,7 +55,7 @@ class ConnectionTable(Generic[C]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether no new connection fits, as no other one is silent: the server works for all of them."""
+        """Whether no new connection fits, as no other one is silent: the server works for all."""
         return self.is_full and self.find_evictable() is None
 
     def add(self, connection: C, deadline: float) -> None:

@@ -7,7 +7,7 @@ that only connect cost as little as possible: the server allocates nothing for t
 The life of a connection: it is accepted (:mod:`~kopf._serving.accepting`), opened, and serves requests. All that time,
 it is one of the :mod:`~kopf._serving.timed_connections`.
 
-Log messages about clients are limited in rate, as clients could cause any number of them.
+Log messages about clients are limited in rate, as clients could cause any number.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Opener:
             await loop.connect_accepted_socket(
                 lambda: handler, connection.sock, ssl=self.context, ssl_shutdown_timeout=timeout
             )
-        except OSError as e:  # those of TLS, too
+        except OSError as e:  # TLS errors, too
             self._logger.debug("%s could not open a connection: %r", self._title, e)
 
     def _finish(self, task: asyncio.Task[None], handler: RequestHandler, connection: Connection) -> None:
@@ -159,7 +159,7 @@ class HTTPServer:
     async def close(self, timeout: float) -> None:
         """Stop accepting connections and requests. Let the current ones finish until the timeout, in seconds."""
         self._acceptor.close()
-        # Requests that have come by now are served, and those that arrive at connections that are not idle.
+        # Requests that have come by now are served, and new ones on connections that are not idle.
         for _ in range(6):
             await asyncio.sleep(0)
         self._connections.drop(*self._connections.table.list_mute())
@@ -237,7 +237,7 @@ class HTTPServer:
     def _make_request(
         self, message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
-        """Note the headers of a request: the client gets more time for the rest of it."""
+        """Note the headers of a request: the client gets more time for the rest."""
         if (connection := self._by_handler.get(protocol)) is not None:
             self._connections.wait_for(connection, Stage.SENDER)
         loop = asyncio.get_running_loop()

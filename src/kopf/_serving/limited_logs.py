@@ -1,4 +1,4 @@
-"""Log messages about clients, limited in rate, as clients could cause any number of them."""
+"""Log messages about clients, limited in rate, as clients could cause any number."""
 
 from __future__ import annotations
 

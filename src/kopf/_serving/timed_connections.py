@@ -1,7 +1,7 @@
 """
 Timed connections: the open connections of one server, which are closed after a time limit, or to make room for others.
 
-They cost as little as possible, as attackers can open many of them: all of them share one timer.
+They cost as little as possible, as attackers can open many: all connections share one timer.
 """
 
 from __future__ import annotations

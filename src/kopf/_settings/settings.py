@@ -1,5 +1,5 @@
 """
-The settings of one operator, with defaults for production. Startup handlers can change all of them.
+The settings of one operator, with defaults for production. Startup handlers can change every setting.
 
 All times are in seconds. ``None`` means no limit, unless a field says otherwise.
 """

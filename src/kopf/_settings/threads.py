@@ -41,7 +41,7 @@ class HandlerThreads(concurrent.futures.Executor):
     The default executor of an operator.
 
     ``max_workers`` limits the number of threads. Without it, there are as many threads as in executors of Python;
-    :meth:`expand` adds more of them, up to a hundred.
+    :meth:`expand` adds more, up to a hundred.
 
     Large because all of its counters change together, under one lock.
     """

@@ -50,12 +50,12 @@ _EXIT = 3600
 _CLEANUP_TURNS = 1000
 """For how many turns of the loop a killed operator may remain, until it is left alone."""
 _CERTIFICATES = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
-"""Certificates and keys: those of the cluster (``kube-root-ca.crt``) are truly random, whatever the seed is."""
+"""Certificates and keys: the cluster's (``kube-root-ca.crt``) are truly random, whatever the seed is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcessOptions:
-    """What every process begins with."""
+    """The things that every process begins with."""
 
     loop: VirtualTimeLoop
     cluster: LocalCluster
@@ -92,7 +92,7 @@ class SimulatedProcess:
         self._stopping = asyncio.Event()
         self.network = options.cluster.open_network()
         self.is_dead = False
-        """Whether it was killed: whatever it does after that, nobody may learn of it."""
+        """Whether it was killed: nothing that it does afterwards may be visible."""
         self.is_frozen = False
         self._task: asyncio.Task[None] | None = None
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
@@ -109,7 +109,7 @@ class SimulatedProcess:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it can do nothing, or nobody learns of it."""
+        """Whether it can do nothing, or nothing that others can see."""
         return self.is_frozen or self.network.is_cut
 
     @property
@@ -159,7 +159,7 @@ class SimulatedProcess:
         await self._task
 
     def kill(self) -> None:
-        """Cut it off from the cluster and from the journal, at this very moment; it is to be cleaned up then."""
+        """Cut it off from the cluster and from the journal at once; the caller must clean it up then."""
         self.is_dead = True
         self.network.sever()
         if self.is_frozen:
@@ -341,7 +341,7 @@ class SilencingFilter(logging.Filter):
 
 
 def make_settings(source: OperatorSettings | Callable[[], OperatorSettings] | None) -> OperatorSettings:
-    """Make the settings of one process: startup handlers change them, and the next process knows nothing of that."""
+    """Make the settings of one process: startup handlers change them, but not for the next process."""
     if source is None:
         return OperatorSettings()
     if not isinstance(source, OperatorSettings):

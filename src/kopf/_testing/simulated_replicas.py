@@ -149,7 +149,7 @@ class Replica:
 
 
 class Replicas:
-    """All replicas, including those that do not run, by their numbers or names."""
+    """All replicas, running or not, by their numbers or names."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class WatchEvents:
 
     def __init__(self, simulation: SimulationCore) -> None:
         self.seen: list[WatchEvent] = []
-        """What the operator was told of, since somebody listens."""
+        """The events that the operator was told of, since the first listener."""
         self._simulation = simulation
         self._planned: list[_PlannedTelling] = []
         self._latest: dict[tuple[str, str, str], bytes] = {}

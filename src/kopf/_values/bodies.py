@@ -75,7 +75,7 @@ class BodyEssence(TypedDict, total=False):
     """The essential part of an object. Kopf detects changes by comparing it; ``old`` and ``new`` are such parts."""
 
     metadata: MetaEssence
-    """The labels, and the annotations except for those of Kopf and ``kubectl``; absent if there are none."""
+    """The labels, and the annotations except Kopf's and ``kubectl``'s; absent if there are none."""
     spec: Mapping[str, Any]
     """The whole specification. Other top-level fields, e.g. ``data``, are there by their own names."""
     status: Mapping[str, Any]

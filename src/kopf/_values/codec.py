@@ -37,7 +37,7 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 class UnreadableError(msgspec.DecodeError):
     """
-    A document, or a part of it, cannot be decoded.
+    A document cannot be decoded, as a whole or in part.
 
     Kubernetes itself has only valid objects, but aggregated APIs can send anything: numbers that Python cannot hold
     (``1e999``), strings that are not in UTF-8, values that are not JSON (``NaN``).

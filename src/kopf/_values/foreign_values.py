@@ -1,7 +1,7 @@
 """
 Foreign values: values that JSON has no form for, such as times, sets, bytes, NaN.
 
-The encoder has a form for many of them, but they are different when read back. Kopf warns users of them.
+The encoder has a form for many, but they are different when read back. So Kopf warns users.
 """
 
 from __future__ import annotations

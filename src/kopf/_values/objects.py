@@ -206,7 +206,7 @@ class KubeObject(Mapping[str, Any]):
         return view
 
     def make_compact(self) -> bytes:
-        """Serialise the part that users can see, to keep it for long; of a malformed object, all of it."""
+        """Serialise the part that users can see, to keep it for long; a malformed object is kept whole."""
         try:
             members = codec.split_members(self.raw)
             metadata = codec.split_members(members["metadata"])

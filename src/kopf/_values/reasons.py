@@ -14,7 +14,7 @@ class Reason(enum.StrEnum):
     UPDATE = "update"
     """The essence of the object differs from the last handled one."""
     DELETE = "delete"
-    """The object is in deletion, and handlers are to be called before it goes."""
+    """The object is being deleted, and handlers must be called before it goes."""
     RESUME = "resume"
     """Nothing has changed, but the operator sees the object for the first time since its start."""
     NOOP = "noop"

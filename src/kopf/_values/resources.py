@@ -67,7 +67,7 @@ class Resource:
 
     @functools.cached_property
     def _list_urls(self) -> dict[str | None, str]:
-        """A cache of the URLs of lists by namespaces: there are few of them, unlike URLs of objects."""
+        """A cache of the URLs of lists by namespaces: there are few, unlike URLs of objects."""
         return {}
 
     @property

@@ -121,7 +121,7 @@ class WebhookFn(Protocol):
 
 class WebhookServerProtocol(Protocol):
     """
-    A webhook server or tunnel: it listens for reviews, and calls the function with each of them, until closed.
+    A webhook server or tunnel: it listens for reviews, and calls the function with each one, until closed.
 
     It yields a client config when it is ready, and another one whenever the config changes. It can also be an async
     context manager: then Kopf enters it, and calls the result.
@@ -158,7 +158,7 @@ class UnknownResourceError(ReviewError):
     status: ClassVar[int] = 404
 
 
-# Names go to the logs and into the paths of URLs. Most of them are stricter, but not those of RBAC.
+# Names go to the logs and into the paths of URLs. Most are stricter, but not in RBAC.
 _Name = Annotated[str, msgspec.Meta(max_length=1024, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029/]*\Z")]
 
 _Path = Annotated[str, msgspec.Meta(max_length=1024, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")]

@@ -84,7 +84,7 @@ class Selector:
     any_name: str | Marker | None = dataclasses.field(default=None, kw_only=True)
     fn: ResourceFn | None = dataclasses.field(default=None, kw_only=True)
     model: ResourceModel | None = dataclasses.field(default=None, kw_only=True, compare=False)
-    """The model with these names, if it was given instead of them."""
+    """The model with these names, if it was given instead."""
 
     def __post_init__(
         self,

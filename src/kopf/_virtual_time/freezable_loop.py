@@ -1,8 +1,8 @@
 """
 Frozen processes in an event loop with virtual time: nothing of them runs until they thaw, while the time goes on.
 
-Whose a callback is, its context tells. What comes for a frozen process, is held back. When it goes on, it first takes
-what has come meanwhile; then its timers ring that are due. That is how a process goes on after SIGSTOP.
+The context of a callback tells its process. Callbacks for a frozen process are held back. When the process goes on, it
+first runs these callbacks; then its due timers ring. That is how a process goes on after SIGSTOP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kopf._virtual_time.threaded_loop import ThreadedJob, ThreadedLoop, thread_o
 
 
 class FreezableLoop(ThreadedLoop):
-    """An event loop in which some of those who live in it can be frozen."""
+    """An event loop that can freeze some of the processes in it."""
 
     _ready: collections.deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
@@ -24,7 +24,7 @@ class FreezableLoop(ThreadedLoop):
     def __init__(self, selector: selectors.BaseSelector, patience: float) -> None:
         super().__init__(selector, patience)
         self._held: dict[object, list[asyncio.Handle]] = {}
-        """What is held back, by owners."""
+        """The callbacks that are held back, by owners."""
 
     def freeze(self, owner: object) -> None:
         """Let nothing of the owner run from the next turn of the loop on."""
@@ -67,5 +67,5 @@ def _get_owner(handle: asyncio.Handle) -> object:
 
 
 def _mark(timer: asyncio.TimerHandle, is_scheduled: bool) -> None:
-    """Let the timer know, as it tells the loop of its cancellation, whether it is among those that are scheduled."""
+    """Tell the timer whether it is scheduled: only then, the loop counts its cancellation."""
     timer._scheduled = is_scheduled  # type: ignore[attr-defined]

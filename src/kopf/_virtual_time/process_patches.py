@@ -1,5 +1,5 @@
 """
-What is replaced in the process while it has virtual time: the wall clock, the kubeconfig, ``time.sleep()``, threads of
+The replacements in a process while it has virtual time: the wall clock, the kubeconfig, ``time.sleep()``, threads of
 ``anyio``; and the guard that notices who sleeps in the real time nevertheless, in seconds, not in hours.
 """
 
@@ -46,7 +46,7 @@ def virtual_process(loop: VirtualTimeLoop, clock: SimulatedClock, kubeconfig: st
     """
     Let everybody in this process have the time of the loop, and no other cluster.
 
-    :param report: who is told of what blocks the loop or a thread of it, in the thread of the loop.
+    :param report: is called in the thread of the loop with anything that blocks the loop or one of its threads.
     """
     loop.on_stuck = lambda problem: report(SimulationError(problem))
     with (
@@ -85,7 +85,7 @@ def sleeping_virtually(loop: VirtualTimeLoop) -> Iterator[None]:
     """
     Let ``time.sleep()`` take the virtual time in the threads of synchronous handlers, and fail in coroutines.
 
-    Those who have imported the function itself (``from time import sleep``) do not get there: see `BlockingGuard`.
+    Modules that have imported the function itself (``from time import sleep``) bypass this: see `BlockingGuard`.
     """
     real_sleep, loop_thread = time.sleep, threading.get_ident()
 
@@ -181,7 +181,7 @@ class BlockingGuard:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch as long as the context lasts. What blocks, can be interrupted only in the main thread."""
+        """Watch as long as the context lasts. Only the main thread can be interrupted when it blocks."""
         can_interrupt = _SIGNAL is not None and threading.current_thread() is threading.main_thread()
         before = signal.signal(_SIGNAL, self._interrupt) if _SIGNAL is not None and can_interrupt else None
         thread = threading.Thread(target=self._watch, args=(can_interrupt,), name="kopf-simulation-guard", daemon=True)

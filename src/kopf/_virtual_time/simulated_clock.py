@@ -67,7 +67,7 @@ class SimulatedClock(TimeSource):
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Let all in this context have this time; and the whole process, if it is to be frozen."""
+        """Let all in this context have this time; and the whole process, if it must be frozen."""
         token = time_source.set(self)
         try:
             with self._freezing():

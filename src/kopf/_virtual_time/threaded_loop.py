@@ -32,13 +32,13 @@ thread_owner: contextvars.ContextVar[object] = contextvars.ContextVar("thread_ow
 """On whose behalf functions are run in threads."""
 
 thread_purpose: contextvars.ContextVar[str] = contextvars.ContextVar("thread_purpose", default="")
-"""What functions are run in threads for, if it matters in which order."""
+"""The purpose of the functions in threads, if their order matters."""
 
 _thread = threading.local()
 
 
 class Abandoned(BaseException):
-    """What ends a function in a thread if nobody needs it any more."""
+    """Ends a function in a thread if nobody needs it any more."""
 
 
 class ThreadedJob:
@@ -129,7 +129,7 @@ class ThreadedJob:
         self.future.cancel()
 
     def abandon(self) -> None:
-        """Let it end when it sleeps the next time; whoever sleeps already, is to be woken up."""
+        """Let it end when it sleeps the next time; the caller must wake up a sleeping one."""
         self._is_abandoned = True
 
     def leave_alone(self) -> bool:
@@ -156,7 +156,7 @@ class ThreadedJob:
         return True
 
     def settle(self) -> None:
-        """Pass the result to those who wait for it."""
+        """Pass the result to its waiters."""
         settle(self.future, self._result, self._error)
 
     def describe(self) -> str:
@@ -215,7 +215,7 @@ class ThreadedLoop(asyncio.SelectorEventLoop):
         self.on_stuck: Callable[[str], None] | None = None
         """Who is told if a thread works for too long: what it does. Without anybody, it is waited for, however long."""
         self.overlaps: set[tuple[str, str]] = set()
-        """What was done by two threads at once, by pairs: in which order they did it, nobody knows."""
+        """The pairs of actions that two threads did at once, in an unknown order."""
         self._jobs: dict[ThreadedJob, None] = {}
         self._threads = HandlerThreads(sys.maxsize, name="kopf-simulation")
         super().__init__(selector)
@@ -226,7 +226,7 @@ class ThreadedLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_working(self) -> bool:
-        """Whether some thread runs a function for this loop, and is not asleep; those that never end, do not count."""
+        """Whether some thread runs a function for this loop, and is not asleep; threads that never end do not count."""
         return any(job.is_awaited and not job.is_reported for job in self._jobs)
 
     def run_in_executor(
@@ -264,7 +264,7 @@ class ThreadedLoop(asyncio.SelectorEventLoop):
             job.timer = self.call_later(seconds, self.wake_up, job)
 
     def _attend(self, job: ThreadedJob) -> None:
-        """Wait until the thread ends or falls asleep, unless it needs something of this loop for that."""
+        """Wait until the thread ends or falls asleep, unless it needs this loop first."""
         job.is_attended = self.is_attending = True
         try:
             self._wait_for(job)

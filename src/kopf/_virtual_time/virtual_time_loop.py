@@ -25,7 +25,7 @@ from kopf._virtual_time.freezable_loop import FreezableLoop
 from kopf._virtual_time.patience import PATIENCE, Patience
 
 _BEGIN = 1000.0
-"""What the clock shows in the beginning, in seconds. It is not zero, so that nobody takes it for an absent value."""
+"""The clock in the beginning, in seconds. It is not zero, so that nobody takes it for an absent value."""
 # How long the kernel may take to carry bytes over the loopback, in seconds, and the same if the machine is busy.
 _LOOPBACK_GRACE = 0.0001
 _BUSY_GRACE = 0.002
@@ -98,7 +98,7 @@ class VirtualTimeLoop(FreezableLoop):
         return self._virtual_selector.has_foreign_events()
 
     def take_number(self) -> int:
-        """Give the next number, for what is to be told apart in the order of its making."""
+        """Give the next number, to tell things apart in the order of their creation."""
         return next(self._numbers)
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -150,7 +150,7 @@ class VirtualTimeLoop(FreezableLoop):
             await idler
 
     def release_idlers(self) -> bool:
-        """Tell those who wait for it, that there is nothing to do now; tell if there is anybody."""
+        """Tell the waiters that there is nothing to do now; return whether there are any."""
         idlers, self._idlers = [idler for idler in self._idlers if not idler.done()], []
         for idler in idlers:
             idler.set_result(None)
@@ -167,7 +167,7 @@ class JumpingSelector(selectors.DefaultSelector):
         self._busy_turns = 0
         """How many turns of the loop in a row there was something to do at once, so that no time could pass."""
         self._patience = Patience()
-        """Since something has come from the outside, or nothing was to be waited for."""
+        """Since something has come from the outside, or there was nothing to wait for."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._loop.beats += 1

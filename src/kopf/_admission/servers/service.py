@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 _OWNER = {"app.kubernetes.io/managed-by": "kopf"}
 
-# The keys are those of "TLS Secrets" of the Kubernetes documentation, and of cert-manager; and two pairs of our own.
+# The keys follow "TLS Secrets" in the Kubernetes documentation, and cert-manager; two pairs are our own.
 _CERTIFICATE, _KEY, _BUNDLE = "tls.crt", "tls.key", "ca.crt"
 _NEXT_CERTIFICATE, _NEXT_KEY, _PREVIOUS_CERTIFICATE = "next.crt", "next.key", "previous.crt"
 

@@ -13,7 +13,7 @@ from kopf._admission.servers.tls_contexts import ClientVerification, Path, check
 
 
 class TLSOptions(TypedDict, total=False):
-    """The options of TLS: those of :class:`kopf.WebhookServer` with the same names."""
+    """The options of TLS, with the same names as in :class:`kopf.WebhookServer`."""
 
     cadata: bytes | None
     cafile: Path | None

@@ -6,7 +6,7 @@ requests wait until the authenticator (a task of the operator) logs in again and
 
 Guarantees:
 
-* Only the refused connection is invalidated. Others, including those that replaced it, stay.
+* Only the refused connection is invalidated. Others, including its replacements, stay.
 * A session is never closed while it has requests in flight, and is always closed after the last one.
 * Refused credentials are not accepted again, unless the authenticator insists (after a pause, and not forever). So, a
   login that brings nothing new gets :class:`LoginError` with the reason, and there are no endless loops of logins.

@@ -144,11 +144,11 @@ class Closings:
             closed.exception()  # an error that nobody retrieves would be reported
 
     async def wait(self) -> None:
-        """Wait until all connections are closed. Abort those that are not closed in time."""
+        """Wait until all connections are closed. Abort the ones that do not close in time."""
         if self._pending:
             await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
         for transport in list(self._pending.values()):
-            transport.abort()  # those of uvloop have it, too
+            transport.abort()  # transports of uvloop have it, too
         if self._pending:
             await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
 

@@ -74,7 +74,7 @@ class RequestOptions(TypedDict, total=False):
     params: Mapping[str, str] | None
     """The parameters of the query, not quoted."""
     headers: Mapping[str, str] | None
-    """The headers besides those of the credentials."""
+    """The headers besides the credentials."""
     timeout: float | None
     """The timeout of one attempt, in seconds; ``settings.networking.request_timeout`` by default."""
     backoffs: Delays | None

@@ -73,7 +73,7 @@ class Connection:
         self.token: str | None = None
         """The token in use: files of tokens change."""
         self.session: Session
-        """What makes the requests."""
+        """The session that makes the requests."""
         if isinstance(credentials, ConnectionInfo):
             # They are read before they are loaded, so that a replacement in between is noticed.
             self._certificates = credentials.digest_certificates()

@@ -150,7 +150,7 @@ class DirectSession:
         return None
 
     async def close(self) -> None:
-        """Close all connections, even those in use. Abort those that are not closed in time."""
+        """Close all connections, even the used ones. Abort the ones that do not close in time."""
         self.closed = True
         self.deadlines.stop()
         for wire in list(self._wires):

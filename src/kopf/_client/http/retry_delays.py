@@ -25,7 +25,7 @@ The longest pause, in seconds, that a server can demand. Aggregated APIs and pro
 
 MAX_JITTER = 0.1
 """
-The largest random extension of pauses, as a share of them. So, requests that failed together, e.g. at a restart of the
+The largest random extension of a pause, as a fraction. So, requests that failed together, e.g. at a restart of the
 server, are not repeated together.
 """
 

@@ -1,7 +1,7 @@
 """
 The interface of HTTP sessions, with their errors.
 
-There are two kinds of sessions: our own ones (``direct_session.py``), and those of ``aiohttp`` (``aiohttp_session.py``)
+There are two kinds of sessions: our own ones (``direct_session.py``), and ``aiohttp`` sessions (``aiohttp_session.py``)
 for proxies and for ready-made sessions of login handlers.
 """
 
@@ -123,7 +123,7 @@ class Session(Protocol):
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str] | None, limits: Limits
     ) -> AbstractAsyncContextManager[Response]:
         """
-        Make a request; ``target`` is the quoted path with the query. The headers are added to those of the session.
+        Make a request; ``target`` is the quoted path with the query. The session adds its own headers.
 
         When the context ends, the connection is dropped unless the response was read completely.
         """

@@ -207,7 +207,7 @@ async def _read_all_groups(api: APIClient, path: str, known: Found) -> list[Grou
 
 
 def _parse_aggregated(document: Mapping[str, Any]) -> Found:
-    """Get the resources of all versions of all groups, or the errors instead of them."""
+    """Get the resources of all versions of all groups, or the errors instead."""
     result: Found = {}
     for item in document.get("items") or ():
         versions = item["versions"]

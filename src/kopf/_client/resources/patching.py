@@ -181,7 +181,7 @@ def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]
 
 
 def join(requests: Sequence[PatchRequest]) -> PatchRequest:
-    """Make one request of those of :func:`compose`, for an object without the status subresource."""
+    """Join the requests of :func:`compose` into one, for an object without the status subresource."""
     first, changes = requests[0], [request.changes for request in requests]
     merged = {key: value for part in changes if isinstance(part, dict) for key, value in part.items()}
     items = [item for part in changes if isinstance(part, list) for item in part]
@@ -281,7 +281,7 @@ class _Sending(NamedTuple):
                 if e.is_identity_mismatch:
                     return None  # the object is gone, and there is another one with the same name
                 self._blame(e)
-                # If the tests of a JSON-patch fail, no fields are named, unlike those of an invalid object.
+                # If the tests of a JSON-patch fail, the error names no fields; for an invalid object, it does.
                 is_test = e.status == 422 and isinstance(request.changes, list) and not e.fields
                 if request.guarded and (is_test or isinstance(e, APIConflictError)):
                     raise PatchConflict(str(e)) from e

@@ -28,14 +28,14 @@ class Shard:
 
 
 class Target(FrozenRecord, frozen=True):
-    """The objects of one resource in one namespace or in the whole cluster, or a selection of them."""
+    """All or selected objects of one resource, in one namespace or in the whole cluster."""
 
     resource: Resource
     scope: Scope = None
     selectors: Mapping[str, str] | None = None
     """
     The server-side selectors, as parameters of requests: ``labelSelector``, ``fieldSelector``, ``shardSelector``. By
-    default, those of ``settings.watching``.
+    default, ``settings.watching`` has them.
     """
     shard: Shard | None = None
     """The part of the objects to ask for, if the server selects them; the others are possibly received, too."""

@@ -19,7 +19,7 @@ Guarantees to the consumers of the events:
 * A repeated listing reports only new (``ADDED``) and changed (``MODIFIED``) objects. Only the initial listing has the
   type ``None``. Every listing ends with a :data:`LISTED` event.
 * When objects are taken over from another replica, the next listing is the initial one for them: all are reported with
-  ``None``, even known ones. Those that are absent get a :class:`ForeignEvent`.
+  ``None``, even known ones. Absent objects get a :class:`ForeignEvent`.
 
 To save memory, it keeps only the name of each object, and one string with its identity and version.
 """

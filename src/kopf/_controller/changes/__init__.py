@@ -1,1 +1,1 @@
-"""Changes: what has changed in an object, what is to be done about it, and how that is saved."""
+"""Changes: how an object has changed, what to do about it, and how to save that."""

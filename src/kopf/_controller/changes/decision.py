@@ -30,7 +30,7 @@ from kopf._values.records import FrozenRecord, Record, replace
 from kopf._values.user_functions import FilterError
 
 MAX_RESTORATIONS = 5
-"""How often the operator restores the lost state of an object, until it gives way to whoever removes it."""
+"""How often the operator restores the lost state of an object, until it gives way to the client that removes it."""
 
 MAX_FILTER_FAILURES = 7
 """How many times in a row a filter can fail until its handler is skipped: about half a minute with default delays."""
@@ -102,7 +102,7 @@ NOTHING: Final = Saving.NOTHING
 FINALIZER: Final = Saving.FINALIZER
 PROGRESS: Final = Saving.PROGRESS
 END: Final = Saving.END
-"""Shortcuts, like those of the reasons."""
+"""Shortcuts, as for the reasons."""
 
 
 class Plan(Record):

@@ -93,7 +93,7 @@ class Execution(Record, eq=False):
     def _order(
         self, lifecycle: LifeCycleFn, pending: Sequence[ChangingHandler], cause: ChangingCause
     ) -> Sequence[ChangingHandler]:
-        """Let the lifecycle choose; those of the framework need nothing but the progress."""
+        """Let the lifecycle choose; the stock lifecycles need only the progress."""
         if lifecycle in STOCK_LIFECYCLES:
             return pending if len(pending) < 2 else lifecycle(pending, state=self._progress)
         if not pending:

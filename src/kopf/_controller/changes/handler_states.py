@@ -53,7 +53,7 @@ class HandlerState(FrozenRecord, frozen=True):
     digest: str | None = None
     """The digest of the state that the handler has seen, with our own changes; see :meth:`is_overtaken`."""
     baseline: str | None = None
-    """The serialised state as of the beginning of the creation: one handler keeps it for all of them."""
+    """The serialised state as of the beginning of the creation: one handler keeps it for all."""
     subrefs: tuple[HandlerId, ...] = ()
     """All sub-handlers (on all levels) that this handler has ever had."""
 

@@ -225,7 +225,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def keep_baseline(self, baseline: bytes, handlers: Iterable[ChangingHandler]) -> None:
         """
-        Keep the state as of the beginning of the creation, in case the operator restarts in the middle of it.
+        Keep the state as of the beginning of the creation, in case the operator restarts before its end.
 
         One of the records keeps it, so that older versions, which do not know it, remove it together with the record.
         The same handler keeps it until the end; at first, a handler that is saved anyway. Large states are not kept:
@@ -281,7 +281,7 @@ def get_delay(
 
 
 def count(handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState]) -> Counts:
-    """Count the finished handlers. Several functions with one id count once, since one is called for all of them."""
+    """Count the finished handlers. Several functions with one id count once, since only one is called."""
     finished = {handler.id: states[handler.id] for handler in handlers}.values()
     return Counts(succeeded=sum(state.success for state in finished), failed=sum(state.failure for state in finished))
 

@@ -25,7 +25,7 @@ def make_digest(value: object) -> str:
 
 
 class SeenStates(Record, eq=False):
-    """The digests of one object in one state of it, made when they are first needed."""
+    """The digests of one state of an object, made when they are first needed."""
 
     reason: Reason
     _snapshot: bytes | None

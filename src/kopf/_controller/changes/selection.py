@@ -40,7 +40,7 @@ class Candidates:
         self._choices: dict[tuple[Reason, bool, frozenset[HandlerId]], Choice] = {}
 
     def select_all(self, reason: Reason, *, initial: bool, woken: Collection[HandlerId] = ()) -> Choice:
-        """Select the handlers for any object; without filters, one selection is for all of them."""
+        """Select the handlers for any object; without filters, all objects share one selection."""
         key = reason, initial, frozenset(woken) if woken else _NOBODY
         if (choice := self._choices.get(key)) is None:
             suitable = [item for item in self.changing if is_for_reason(item, reason, initial, woken)]

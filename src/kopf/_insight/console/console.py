@@ -43,7 +43,7 @@ class Editing(Protocol):
 
 
 editing: ContextVar[Editing | None] = ContextVar("editing", default=None)
-"""The editing for the consoles of this context. The public functions that make operators do not know of it."""
+"""The editing for the consoles of this context. The public functions that make operators do not know it."""
 
 
 class Console:

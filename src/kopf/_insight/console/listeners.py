@@ -154,7 +154,7 @@ class DetailKeeper(Observer):
 
 
 class AttemptListener(Observer):
-    """Follows the attempts; called late, by the backlog. It never reads results: those of logins are credentials."""
+    """Follows the attempts; called late, by the backlog. It never reads results: logins return credentials."""
 
     def __init__(self, history: History, errors: GroupedErrors, background: BackgroundRuns) -> None:
         self._history = history

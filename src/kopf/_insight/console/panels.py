@@ -151,7 +151,7 @@ _MAX_KEYS = 20
 
 
 class Peering(Observer):
-    """The other operators, and whether this one is paused because of them."""
+    """The other operators, and whether they pause this one."""
 
     def __init__(self, history: History) -> None:
         self._history = history

@@ -49,8 +49,8 @@ async def ask_operator(endpoint: str, token: str | None, query: Query) -> Explan
 
 
 def _describe(error: OSError) -> str:
-    """Describe the error in the words of the system: those of libraries are about calls and protocols."""
-    if error.errno is not None and error.errno > 0:  # those of the resolution of names are negative
+    """Describe the error in the words of the system: messages of libraries describe calls and protocols."""
+    if error.errno is not None and error.errno > 0:  # errors of name resolution are negative
         return os.strerror(error.errno)
     return error.strerror or str(error)
 

@@ -22,7 +22,7 @@ _LAST_HANDLED = "last-handled-configuration"
 
 
 def adapt_persistence(settings: PersistenceSettings, obj: KubeObject) -> list[str]:
-    """Change the settings to those that the object shows. Return notes on the guesses."""
+    """Change the settings to match the object. Return notes on the guesses."""
     prefixes = sorted(_list_prefixes(obj.head.annotations or {}), key=lambda item: (item not in KNOWN_PREFIXES, item))
     stanza = next(_list_stanzas(obj), None)
     notes = [*_adapt_storages(settings, prefixes, stanza)]

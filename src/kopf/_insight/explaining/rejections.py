@@ -132,7 +132,7 @@ class Filters:
         """
         Make the rejection.
 
-        Large because a rejection tells all of it.
+        Large because a rejection tells everything.
         """
         texts = self._texts
         is_meta = option in ("labels", "annotations")

@@ -22,7 +22,7 @@ SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 """The buckets of durations that are usually in milliseconds, in seconds."""
 
 LONG = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-"""The buckets of durations that can be minutes, as those of handlers; in seconds."""
+"""The buckets of durations that can be minutes, e.g. of handlers; in seconds."""
 
 
 class Distribution(FrozenRecord, frozen=True):

@@ -153,7 +153,7 @@ class Failures(Observer):
 
 
 class HandlingMetrics(Observer):
-    """Counts the attempts of all handlers; ``on_failure`` is called for those that have failed in any way."""
+    """Counts the attempts of all handlers; ``on_failure`` is called for every failure of any kind."""
 
     def __init__(self, observers: Observers, names: HandlerNames, on_failure: Callable[[Cause, Outcome], None]) -> None:
         self.clock = observers.clock
@@ -166,7 +166,7 @@ class HandlingMetrics(Observer):
             LONG,
         )
         self._successes: dict[tuple[HandlerId, Reason], Cell] = {}
-        """The usual cells, those of successes, by the declared handlers and the reasons."""
+        """The usual cells, for successes, by the declared handlers and the reasons."""
         self._retries = Counter("kopf_handler_retries", "Attempts that will be repeated.", ("handler",))
         self._failures = Failures(observers, names)
 

@@ -1,7 +1,7 @@
 """
 The metrics of reconciling: the waiting times of objects, and the passes with their durations and results.
 
-The names are those of controller-runtime, where a queue has the name of its controller; here, of its resource.
+The names follow controller-runtime, where a queue has the name of its controller; here, of its resource.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-All traces of one operator, made by its observers: of passes, and of work inside or outside of them.
+All traces of one operator, made by its observers: of passes, and of work inside or outside passes.
 
 Log records have the current trace and span in the attributes ``trace_id`` & ``span_id``, if there are any.
 """

@@ -1,5 +1,5 @@
 """
-How much may be tried; how far an exploration has come, and how long it will take, for those who sit in front of it.
+The budget of an exploration, and its progress for people who wait: how far it has come, how long it will take.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Budget:
     seconds: float | None = None
 
     def spend(self, items: Iterable[T]) -> Iterator[T]:
-        """Give the items while there is something to spend; at least one of them."""
+        """Give the items while the budget lasts; at least one."""
         began = time.monotonic()
         for count, item in enumerate(items):
             if self.runs is not None and count >= self.runs:
@@ -44,7 +44,7 @@ class Budget:
 def try_all(
     items: Sequence[T], attempt: Callable[[Iterator[T]], Iterator[Trial | None]], budget: Budget, began: float
 ) -> Report:
-    """Try as many of the items as may be tried, and show how far it has come; those that give nothing, do not count."""
+    """Try as many items as the budget permits, and show the progress. Items without a result do not count."""
     with collecting_rarely():
         tried = [*watch(attempt(budget.spend(items)), len(items), budget)]
     trials = [trial for trial in tried if trial is not None]

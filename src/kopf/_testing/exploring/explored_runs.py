@@ -51,7 +51,7 @@ def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -
 
 
 def list_wanted(simulation: Simulation) -> list[Place]:
-    """List the test's objects that the operator handles: custom resources, or all objects if there are none of them."""
+    """List the test's objects that the operator handles: custom resources, or, if there are none, all objects."""
     places = list_created(simulation, by_operator=False)
     custom = {
         entry.name

@@ -56,7 +56,7 @@ class FinalState:
     overlaps: Sequence[str] = ()
     """The pairs of handlers that ran at once in threads."""
     story: Story = Story()
-    """What has happened in the run."""
+    """The events of the run."""
     is_comparable: bool = True
     """Whether the objects are known: not if they are deleted at the end, or if the run has failed."""
 

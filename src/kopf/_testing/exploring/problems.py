@@ -40,8 +40,7 @@ def find_tracebacks(logs: SimulatedLogs, *, is_harmed: bool) -> list[Problem]:
     Find the errors with tracebacks in the logs.
 
     :param is_harmed: whether requests of the operator were refused or broken. Then, errors of clients are natural,
-        and only those are problems which tell of mistakes in the code: the built-in exceptions of Python, except for
-        those of the network.
+        and only mistakes in the code are problems: the built-in exceptions of Python, except for network errors.
     """
     found: dict[str, Problem] = {}
     for line in logs:

@@ -1,7 +1,7 @@
 """
 Variants: with which trouble the same story is told, one by one.
 
-Each is one line of code on a simulation, which is executed, and printed to those who are to repeat it.
+Each is one line of code on a simulation. It is executed, and printed for people who want to repeat it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def make_variants(story: Story) -> Iterator[Variant]:
     """
     Make all variants of the story, one of each kind in turn.
 
-    So, whatever the budget is, something of every kind is tried, and no long story spends all of it on one of them.
+    So, with any budget, something of every kind is tried, and a long story does not spend it on a single kind.
     """
     variants = [*_ONCE, *_make_at_moments(story)]
     for turn in itertools.zip_longest(*([item for item in variants if item.kind == kind] for kind in TROUBLES)):

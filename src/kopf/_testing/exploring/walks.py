@@ -3,7 +3,7 @@ Walks of a schema: which states an object goes through, and what it must come ou
 
 Its fields become what they can be at the edges of what their schema permits (OpenAPI v3 of custom resources).
 
-What is refused by other rules, e.g. by patterns, is not foreseen here: it is noticed when the API refuses it.
+Refusals by other rules, e.g. by patterns, are not foreseen here: they are noticed when the API refuses the object.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Change(NamedTuple):
 
 
 def list_changes(schema: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Change]:
-    """List all values at the edges for all fields of the object, except for those that it has already."""
+    """List all values at the edges for all fields of the object, except for its current values."""
     fields = {
         key: value
         for key, value in schema.get("properties", {}).items()
@@ -120,7 +120,7 @@ class Walk(NamedTuple):
 
 
 def make_walks(base: Manifest, changes: Sequence[Change]) -> Iterator[Walk]:
-    """Make all walks: each change alone, there and back, then the pairs of them."""
+    """Make all walks: each change alone, there and back, then all pairs."""
     for change in changes:
         changed = change.apply(base)
         yield Walk(f"created with {change}", "creation", [changed], changed)
