@@ -2,7 +2,7 @@
 Ephemeral volume claims: volumes that live only as long as the claims for them.
 
 For every EphemeralVolumeClaim (EVC), the operator creates a PersistentVolumeClaim (PVC) as its child,
-keeps its size and labels the same as those of the parent, and lets Kubernetes delete it with the parent.
+keeps its size and labels the same as the parent's, and lets Kubernetes delete it with the parent.
 """
 
 import pathlib

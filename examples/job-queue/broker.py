@@ -21,7 +21,7 @@ class Message:
 
 
 class Messages:
-    """All messages of one consumer: first those that are not acknowledged yet, then the new ones, as they come."""
+    """All messages of one consumer: first the unacknowledged ones, then the new ones, as they come."""
 
     def __init__(self, client: redis.asyncio.Redis, queue: str, consumer: str) -> None:
         self._client = client

@@ -1,7 +1,7 @@
 """
 Backups of volumes: a Job every now and then.
 
-Everything has its types: those of the spec and the status are the schema of the resource, too.
+Everything has its types: the types of the spec and the status are also the schema of the resource.
 """
 
 import datetime

@@ -45,5 +45,5 @@ async def serve(name, spec: WebAppSpec, **_):
 
 
 def make(api_version, kind, **spec):
-    """Make a child. Its name, namespace, and labels are those of the object, if they are not set here."""
+    """Make a child. Its name, namespace, and labels come from the object, if they are not set here."""
     return {"apiVersion": api_version, "kind": kind, "spec": spec}
