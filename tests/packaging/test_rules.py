@@ -14,6 +14,7 @@ from kopf._packaging.observed import list_defined, merge_observed
 from kopf._packaging.rules import Rule, Situation, find_missing, find_resources, infer_rules
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
+from kopf_cluster.clients.operations import AGENT
 
 KEX = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True, subresources=frozenset({"status"}))
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, subresources=frozenset({"status", "log"}))
@@ -405,6 +406,7 @@ def test_definitions() -> None:
         ({}, {"ns2"}, [("ns1", "secrets", "get")]),
         ({"namespace": ""}, {"ns1"}, [("", "secrets", "get")]),
         ({"agent": "kubectl/v1.36"}, {None}, []),
+        ({"agent": AGENT}, {None}, []),
         ({"code": 403}, {None}, []),
         ({"resource": ""}, {None}, []),
         ({"group": "authorization.k8s.io"}, {None}, []),

@@ -8,8 +8,8 @@ from typing import Any
 from kopf._packaging.rules import Rule, RuleSet, Situation
 from kopf._values.resources import Resource
 
-_OTHERS = ("kubectl", "helm", "Mozilla")
-"""The user agents of people: their requests do not come from the operator."""
+_OTHERS = ("kubectl", "helm", "Mozilla", "kopf-local-cluster")
+"""The user agents of people and of the local cluster's own methods: their requests do not come from the operator."""
 _OPEN_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
 """The API groups that are open to all users."""
 
