@@ -9,7 +9,9 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
+from kopf.cli.demo.command import make_next_command
 from kopf.cli.demo.processes import FOLDER
 from tests.cli.conftest import Starter
 from tests.cli.processes import ROOT
@@ -89,8 +91,23 @@ def test_all_promises_come_true(start: Starter, tmp_path: pathlib.Path) -> None:
 
     assert "timer back_up: yes" in output
     assert re.search(r'^ +kopf_handler_duration_seconds_count\{handler="back_up",.*\} 2\.0$', output, re.MULTILINE)
-    assert output.rstrip().endswith("    kopf init my-operator && cd my-operator && kopf dev")
+    assert output.rstrip().endswith(" kopf init my-operator && cd my-operator && kopf dev")
     assert list_leftovers(tmp_path) == []
+
+
+def test_the_next_command_works_in_the_users_shell(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `make demo`, the environment of the demo is not active."""
+    scripts = tmp_path / "with space" / "bin"
+    scripts.mkdir(parents=True)
+    monkeypatch.setattr(sys, "executable", str(scripts / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    begin = "kopf init my-operator && cd my-operator && kopf dev"
+    assert make_next_command() == begin
+    (scripts / "activate").touch()
+    assert make_next_command() == f". '{scripts / 'activate'}' && {begin}"
+    (scripts / "kopf").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(scripts))
+    assert make_next_command() == begin
 
 
 def test_the_log_is_beside_the_steps_in_a_terminal(start: Starter, tmp_path: pathlib.Path) -> None:

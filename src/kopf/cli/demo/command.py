@@ -8,6 +8,8 @@ import contextlib
 import os
 import pathlib
 import secrets
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,7 +67,15 @@ def demo(is_fast: bool) -> None:
         finally:
             show.stop()
     click.echo(f"\nAll promises were kept, in {duration:.0f} seconds. The operator: {OPERATOR}")
-    stage.end("Begin your own, with its tests and manifests, on such a cluster:", command=_NEXT)
+    stage.end("Begin your own, with its tests and manifests, on such a cluster:", command=make_next_command())
+
+
+def make_next_command() -> str:
+    """Make the command that begins an operator. Outside of the environment, as after `make demo`, activate it first."""
+    activate = pathlib.Path(sys.executable).parent / "activate"
+    if shutil.which("kopf") or not activate.exists():
+        return _NEXT
+    return f". {shlex.quote(str(activate))} && {_NEXT}"
 
 
 class Show:
