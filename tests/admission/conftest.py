@@ -13,6 +13,7 @@ from tests.behaviour.conftest import (  # noqa: F401  # fixtures
     as_users_run_it,
     calls,
     cluster,
+    defined,
     kex,
     load,
     logs,

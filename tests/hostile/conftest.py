@@ -15,6 +15,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import api as api  # the fixtures are used where they are imported
 from tests.behaviour.conftest import calls as calls
 from tests.behaviour.conftest import cluster as cluster
+from tests.behaviour.conftest import defined as defined
 from tests.behaviour.conftest import kex as kex
 from tests.behaviour.conftest import logs as logs
 from tests.behaviour.conftest import operator as operator
