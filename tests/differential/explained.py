@@ -57,6 +57,19 @@ EXPLANATIONS = [
             rf"[+-] {LOG} INFO Creation is processed: . succeeded; . failed.",
         ),
     ),
+    # The creation is not over when its handler changes the labels, as the resuming handler is next.
+    Explanation(
+        "resume-mixed-in",
+        ("random-20261583",),
+        (
+            rf"- {STEP} KopfExample default/b labels by-update4: \"yes\"",
+            rf"[+-] {STEP} KopfExample default/b annotations kopf.zalando.org/last-handled-configuration: .*",
+            rf"- {CALL} update4 reason=update param=null retry=0",
+            rf"[+-] {EVENTS} event3 reason=None param=null retry=0.*",
+            rf"- {LOG} ERROR Handler 'update4' failed permanently: never",
+            rf"- {LOG} INFO Updating is processed: 0 succeeded; 1 failed.",
+        ),
+    ),
     Explanation(
         "resumed-by-each",
         ("resume-interrupted",),

@@ -276,7 +276,7 @@ CASES = [
         @kopf.on.delete(*E, labels={'mark': 'on'})
         def mandatory(retry, **kw):
             see({**kw, 'retry': retry})
-            raise kopf.TemporaryError('again', delay=0.3)
+            raise kopf.TemporaryError('again', delay=3)
         """,
         (create(labels={"mark": "on"}), settle(), delete(), until("mandatory"), label(mark="off"), settle()),
     ),

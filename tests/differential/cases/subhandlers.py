@@ -391,7 +391,10 @@ CASES = [
         @kopf.on.create(*E)
         async def parent(**kw):
             see(kw)
-            await kopf.execute(fns={'first': lambda **kw: see(kw, tag='first')})
+            @kopf.subhandler(id='first')
+            def first(**kw):
+                see(kw, tag='first')
+            await kopf.execute()
             @kopf.subhandler(id='second')
             def second(**kw):
                 see(kw, tag='second')
