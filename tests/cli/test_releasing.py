@@ -80,10 +80,10 @@ def test_everything_in_the_cluster(cluster: LocalCluster, release: Release) -> N
 
 def test_only_what_is_asked_for(cluster: LocalCluster, release: Release) -> None:
     result = release("kex", "--namespace", "default", "--deleted")
-    assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/dying", "1 objects are released."]
+    assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/dying", "1 object is released."]
     assert get_finalizers(cluster, "alive") == [THEIRS, FINALIZER]
     result = release("kopfexamples", "--all-namespaces", "--finalizer", "example.com/ours")
-    assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/custom", "1 objects are released."]
+    assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/custom", "1 object is released."]
     assert get_finalizers(cluster, "custom") == []
 
 

@@ -48,7 +48,8 @@ def release(
         only_deleted=deleted,
     )
     count = run_to_end(controls, coro)
-    click.echo(f"{count} objects {'would be released' if dry_run else 'are released'}.")
+    noun, verb = ("object", "is") if count == 1 else ("objects", "are")
+    click.echo(f"{count} {noun} {'would be' if dry_run else verb} released.")
 
 
 async def _release(access: Access, names: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
