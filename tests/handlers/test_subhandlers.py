@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
@@ -130,12 +131,15 @@ async def test_outside_of_handlers_nothing_can_be_executed(error: type[Exception
         await kopf.execute(fns=[do_nothing])
 
 
+@pytest.mark.parametrize("is_inside", [True, False])
 @pytest.mark.parametrize("fns", [5, [5], "abc", {"a": 5}], ids=str)
-async def test_subhandlers_must_be_functions(context: SubhandlingContext, fns: Any) -> None:
-    with pytest.raises(ValueError, match="function"):
-        await kopf.execute(fns=fns)
-    with pytest.raises(ValueError, match="function"):
-        kopf.register(fns)
+async def test_subhandlers_must_be_functions(fns: Any, is_inside: bool) -> None:
+    context = make_context()
+    with executing(Body({}), context) if is_inside else contextlib.nullcontext():
+        with pytest.raises(ValueError, match="function"):
+            await kopf.execute(fns=fns)
+        with pytest.raises(ValueError, match="function"):
+            kopf.register(fns)
     assert context.declared == []
 
 

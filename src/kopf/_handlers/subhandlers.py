@@ -25,10 +25,10 @@ def declare_subhandler(
 
     Raises :class:`LookupError` outside of handlers of changes.
     """
+    check_function(fn)
     context = current_subhandling.get(None)
     if context is None:
         raise NoSubhandlingError("Sub-handlers can only be declared while a handler of changes is being executed.")
-    check_function(fn)
     parent, path = context.parent, parse_field(field)
     scope = parent.field or parent.scope
     # The field is not a part of the id, unlike in other handlers, unless two sub-handlers would have the same id.

@@ -41,15 +41,16 @@ async def execute(
     that Kopf calls it again later. Raises :class:`LookupError` outside of handlers of changes, :class:`TypeError` for
     more than one source or an unfit cause, and :class:`ValueError` if ``fns`` are no functions.
     """
+    if sum(source is not None for source in (fns, handlers, registry)) > 1:
+        raise TypeError("Only one source of the sub-handlers can be specified: fns=, handlers=, or registry=.")
+    named = None if fns is None else _name_functions(fns)
     context = current_subhandling.get(None)
     if context is None:
         raise NoSubhandlingError("Sub-handlers can be executed only inside of a handler of changes.")
-    if sum(source is not None for source in (fns, handlers, registry)) > 1:
-        raise TypeError("Only one source of the sub-handlers can be specified: fns=, handlers=, or registry=.")
     if cause is not None and not isinstance(cause, ChangingCause):
         raise NoSubhandlingError(f"Sub-handlers are for changes, but the cause is not a change: {cause!r}.")
-    if fns is not None:
-        chosen = _make_handlers(fns, context)
+    if named is not None:
+        chosen = _make_handlers(named, context)
     elif registry is not None:
         chosen = _select_handlers(registry, cause if cause is not None else context.cause, context)
     else:
@@ -57,13 +58,19 @@ async def execute(
     await context.execute(context, chosen, cause=cause, lifecycle=lifecycle)
 
 
-def _make_handlers(fns: Fns, context: SubhandlingContext) -> Sequence[ChangingHandler]:
+def _name_functions(fns: Fns) -> Sequence[tuple[str, Callable[..., Any]]]:
     if not isinstance(fns, Iterable):
         raise DeclarationError.at_caller(f"fns= must be a mapping or an iterable of functions, got {fns!r}.")
-    named = fns.items() if isinstance(fns, Mapping) else [(get_callable_id(fn), fn) for fn in fns]
+    named = [*fns.items()] if isinstance(fns, Mapping) else [(get_callable_id(fn), fn) for fn in fns]
     for _, fn in named:
         if not callable(fn):
             raise DeclarationError.at_caller(f"A sub-handler must be a function, got {fn!r}.")
+    return named
+
+
+def _make_handlers(
+    named: Iterable[tuple[str, Callable[..., Any]]], context: SubhandlingContext
+) -> Sequence[ChangingHandler]:
     handlers = [
         ChangingHandler(
             id=context.make_id(name),
