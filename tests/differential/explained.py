@@ -314,7 +314,7 @@ EXPLANATIONS = [
         (rf"\+ {STEP} \w+ /auto.kopf.dev annotations kopf.dev/webhooks-owner: .*",),
     ),
     Explanation(
-        "webhooks-hide-errors",
+        "texts-of-errors",
         ("admission-validate",),
         (rf"[+-] {STEP} 500: admission webhook \"check.auto.kopf.dev\" denied the request: .*",),
     ),
@@ -430,7 +430,6 @@ TESTED_ELSEWHERE = {
     "long-delays": "controller/changes/test_progress.py::test_too_long_delays_are_limited",
     "handlers-that-cannot-work": "behaviour/test_embedding.py::"
     "test_functions_that_can_never_work_are_refused_before_anything_runs",
-    "texts-of-errors": "admission/test_errors.py::test_arbitrary_errors_are_shown_on_demand",
     "reviews-in-json": "admission/servers/test_review_server.py::test_only_documents_in_json_are_accepted",
     "patches-of-validating": "admission/test_mutations.py::test_validating_handlers_do_not_patch",
     "warnings-of-several-lines": "admission/test_kwargs.py::test_warnings_are_of_one_line",
