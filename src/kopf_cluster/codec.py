@@ -53,7 +53,7 @@ def _same_types(one: Any, two: Any) -> bool:
 
 def same_fields(one: dict[str, Any], two: dict[str, Any], ignored: Collection[str]) -> bool:
     """Whether two objects have the same fields, except for the ignored ones; absent fields are nulls."""
-    return all(one.get(name) == two.get(name) for name in {*one, *two} if name not in ignored)
+    return all(same(one.get(name), two.get(name)) for name in {*one, *two} if name not in ignored)
 
 
 def type_name(value: Any) -> str:

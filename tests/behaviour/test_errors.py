@@ -286,9 +286,13 @@ async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
     logs: Logs,
     decorator: Decorator,
 ) -> None:
-    errors = {"api": ApiException("not there"), "connection": ConnectionError("not there")}
+    errors = {
+        "api": ApiException("not there"),
+        "connection": ConnectionError("not there"),
+        "task": asyncio.CancelledError("not there"),
+    }
 
-    def fail(error: Exception) -> None:
+    def fail(error: BaseException) -> None:
         raise error
 
     @decorator("kopfexamples")

@@ -27,6 +27,8 @@ def matches(change: tuple[Any, Any], **filters: Any) -> bool:
         (EDITED, {}, True),
         (REMOVED, {}, True),
         (SAME, {}, False),
+        ((1, True), {}, True),  # as in JSON
+        (([0], [False]), {}, True),
         ((None, None), {}, False),
         # Those that are not, do not match even if they satisfy the criteria.
         (SAME, {"value": "same"}, False),

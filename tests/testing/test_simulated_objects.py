@@ -63,6 +63,14 @@ async def test_editing(simulation: Simulation) -> None:
     assert "spec.size: 1 -> 2" in write.changes
 
 
+async def test_editing_the_type_of_a_value(simulation: Simulation) -> None:
+    """In Python, these values are equal; in JSON, they are not."""
+    await simulation.apply(make(one=1, zero=[0]))
+    obj = await simulation.edit("kex", "obj", lambda obj: obj["spec"].update(one=True, zero=[False]))
+    assert repr(obj["spec"]) == "{'one': True, 'zero': [False]}"
+    assert obj["metadata"]["generation"] == 2
+
+
 async def test_deleting(simulation: Simulation) -> None:
     await simulation.apply({**make(), "metadata": {"name": "obj", "finalizers": ["example.com/held"]}})
     await simulation.delete("kex", "obj")

@@ -8,12 +8,14 @@ change even if the handler is for one field. Callbacks of values also get the va
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.filter_criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
+from kopf._values.diffs import diff
 from kopf._values.fields import resolve
 from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.reasons import Operation
@@ -60,7 +62,7 @@ def matches_change(handler: ChangingHandler, cause: ChangingCause) -> bool:
     if not handler.field:
         return True
     old, new = resolve(cause.old, handler.field), resolve(cause.new, handler.field)
-    if old == new:
+    if not diff(old, new):
         return False
     if handler.value is not None:
         return any(_matches_value(handler, cause, "value=", handler.value, value) for value in (new, old))
@@ -128,5 +130,5 @@ def _call(
             except ModelMismatchError:  # the handler waits until the object fits
                 return True
         return bool(callback(*args, **kwargs))
-    except Exception as e:
+    except (Exception, asyncio.CancelledError) as e:  # e.g. from the result of a cancelled task
         raise FilterError(explain(callback, f"{option} of {handler}", e)) from e

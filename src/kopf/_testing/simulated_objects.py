@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import kopf_cluster
 from kopf._testing.simulation_core import SimulationCore
+from kopf._values.diffs import diff
 from kopf._virtual_time.patience import SimulationError
 from kopf_cluster.clients.client import AsyncClient
 
@@ -110,6 +111,6 @@ def make_merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dic
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             if changes := make_merge_patch(old, value):
                 patch[key] = changes
-        elif key not in before or value != old:
+        elif key not in before or diff(old, value):
             patch[key] = value
     return patch

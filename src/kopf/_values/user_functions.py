@@ -41,17 +41,19 @@ class FilterError(CallbackError):
     """A callback of a filter has failed, so it is unknown whether the handler accepts the object."""
 
 
-def explain(callback: Callable[..., Any], place: str, error: Exception) -> str:
+def explain(callback: Callable[..., Any], place: str, error: BaseException) -> str:
     """Describe a failed callback, with the ``place`` of its declaration in words."""
     return f"The callback {describe_function(callback)} in {place} has failed: {type(error).__name__}: {error}"
 
 
 @contextlib.contextmanager
 def explaining(callback: Callable[..., Any], place: str) -> Iterator[None]:
-    """Turn any error into :class:`CallbackError`."""
+    """Turn any error of a synchronous callback into :class:`CallbackError`."""
     try:
         yield
-    except Exception as e:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as e:  # e.g. a cancellation from the result of a cancelled task
         raise CallbackError(explain(callback, place, e)) from e
 
 

@@ -264,7 +264,7 @@ class Writer:
             return last
         self._settle_managers(kind, old, new, options, subresource)
         _remark(kind, new, old, options)
-        if new == old or (options.applied and _drop_times(new) == _drop_times(old)):
+        if codec.same(new, old) or (options.applied and _drop_times(new) == _drop_times(old)):
             if objects.is_stored_alike(kind, record, old):
                 return record
             new = old  # it is stored in another version, or has fields that this version does not know

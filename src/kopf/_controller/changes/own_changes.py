@@ -69,8 +69,6 @@ class OwnChanges:
 
 def carry_over(state: BodyEssence, before: BodyEssence, after: BodyEssence) -> BodyEssence:
     """Make the changes between the two other states in this state, too."""
-    if state == before:
-        return after
     result = thaw(state)
     for item in diff(before, after):
         if item.new is None:
