@@ -317,6 +317,7 @@ async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_one
         "stop": StopIteration(),
         "asyncio": asyncio.CancelledError(),
         "concurrent": concurrent.futures.CancelledError(),
+        "panic": BaseException(),  # as by libraries in Rust
     }
 
     def fail(param: str, retry: int = 0, **_: Any) -> dict[str, str]:

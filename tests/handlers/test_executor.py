@@ -126,6 +126,16 @@ async def test_exits_go_through(error: BaseException) -> None:
         await execute(make_handler(errors=kopf.ErrorsMode.IGNORED), error)
 
 
+async def test_other_exceptions_are_errors() -> None:
+    """E.g. panics of libraries in Rust are no exits of the interpreter."""
+    panic = BaseException("panic")
+    outcome = await execute(make_handler(), panic)
+    assert repr(outcome.exception) == "RuntimeError('function raised BaseException: panic')"
+    assert outcome.exception is not None
+    assert outcome.exception.__cause__ is panic
+    assert not outcome.final
+
+
 async def test_cancellations_go_through_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def fn(**_: Any) -> None:
         task = asyncio.current_task()

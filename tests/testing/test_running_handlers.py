@@ -546,6 +546,14 @@ def test_errors(error: Exception, outcome: str, delay: Any, is_async: bool) -> N
     assert (run.outcome, run.exception, run.delay, run.patch) == (outcome, error, delay, {})
 
 
+def test_failures_of_the_test_go_through() -> None:
+    def fn(**_: Any) -> None:
+        pytest.fail("not this way")
+
+    with pytest.raises(pytest.fail.Exception, match="not this way"):
+        run_handler(fn)
+
+
 def test_patches_are_applied() -> None:
     def fn(patch: kopf.Patch, **_: Any) -> Any:
         patch.meta.labels["app"] = None

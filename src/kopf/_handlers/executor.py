@@ -18,7 +18,7 @@ from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError, UnfitObjectError
 from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, ResourceHandler, SpawningHandler
-from kopf._handlers.invocation import invoke
+from kopf._handlers.invocation import invoke, make_error
 from kopf._handlers.outcomes import Attempt, Outcome, make_content
 from kopf._handlers.retry_policy import check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
@@ -50,6 +50,9 @@ NOTHING = Surroundings()
 
 class HandlerExecutor:
     """Makes all attempts of all handlers of one operator."""
+
+    exits: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, GeneratorExit)
+    """The exceptions that propagate from the functions; all others are errors."""
 
     def __init__(self, settings: ExecutionSettings, observer: AttemptObserver | None = None) -> None:
         self._settings = settings
@@ -109,6 +112,10 @@ class HandlerExecutor:
             raise
         except Exception as e:
             outcome = self._fail(handler, cause, attempt, e)
+        except self.exits:
+            raise
+        except BaseException as e:  # e.g. a panic of a library in Rust
+            outcome = self._fail(handler, cause, attempt, make_error(e))
         else:
             outcome = self._conclude(handler, cause, result, around)
         finally:

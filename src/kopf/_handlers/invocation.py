@@ -108,6 +108,13 @@ def _call(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
         raise RuntimeError(_describe("function", e)) from e
 
 
+def make_error(e: BaseException) -> RuntimeError:
+    """Make an error of an exception that is none, with the exception as its cause."""
+    error = RuntimeError(_describe("function", e))
+    error.__cause__ = e
+    return error
+
+
 def _describe(what: str, e: BaseException) -> str:
     """Describe it with the words of Python for coroutines & generators."""
     return f"{what} raised {type(e).__name__}{f': {e}' if str(e) else ''}"

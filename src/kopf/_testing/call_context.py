@@ -95,6 +95,9 @@ async def _finish(awaitable: Awaitable[T]) -> T:
 class DirectExecutor(HandlerExecutor):
     """Makes the attempts as in an operator, and remembers the latest outcome."""
 
+    exits = (BaseException,)
+    """Also those of the test framework, e.g. of ``pytest.fail()``."""
+
     def __init__(self, settings: ExecutionSettings, loops: Loops) -> None:
         super().__init__(settings)
         self.threads = DirectCalls(settings, loops)
