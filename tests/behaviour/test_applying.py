@@ -226,6 +226,45 @@ async def test_names_cannot_be_random(operator: Operator, kex: Objects, logs: Lo
     await logs.wait(".*has no name: give it one.*")
 
 
+def make_maker(calls: Calls, is_async: bool) -> Any:
+    """Make a handler of the operator itself, which applies an object without an owner."""
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
+
+    def fn(**_: Any) -> None:
+        calls.append(kopf.apply(settings, is_owned=False).metadata.name)
+
+    async def async_fn(**_: Any) -> None:
+        calls.append((await kopf.apply(settings, is_owned=False)).metadata.name)
+
+    return async_fn if is_async else fn
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("decorator", [kopf.on.startup, kopf.on.login], ids=["startup", "login"])
+async def test_before_the_login(operator: Operator, calls: Calls, decorator: Any, is_async: bool) -> None:
+    """It is an error at once: otherwise, the handler would wait for the login, and the login for the handler."""
+    operator.registry = kopf.OperatorRegistry()
+    decorator(registry=operator.registry, errors=kopf.ErrorsMode.PERMANENT)(make_maker(calls, is_async))
+    await operator.launch()
+    with pytest.raises(kopf.OperatorError, match="The operator logs in after its startup handlers"):
+        await operator.wait()
+    assert not len(calls)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_after_a_refused_login(operator: Operator, calls: Calls, logs: Logs, is_async: bool) -> None:
+    """The exit is not held by cleanup handlers that can only fail."""
+    login = kopf.ConnectionInfo(server=operator.cluster.url, token="wrong", insecure=True)
+    operator.registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=operator.registry)(lambda **_: login)
+    kopf.on.cleanup(registry=operator.registry, retries=1)(make_maker(calls, is_async))
+    logs.expected.append(".*Ran out of valid credentials.*")
+    await operator.launch()
+    with pytest.raises(kopf.OperatorError, match="Ran out of valid credentials"):
+        await operator.wait()
+    assert not len(calls)
+
+
 def test_outside_of_operators() -> None:
     with pytest.raises(LookupError, match="only inside of a running operator"):
         kopf.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, is_owned=False)

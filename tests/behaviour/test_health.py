@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import json
 import logging
 import re
@@ -29,6 +30,8 @@ from tests.ports import find_free_port
 pytestmark = pytest.mark.usefixtures("by_network")
 
 Answer = tuple[int, Any]
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="of nobody")
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +142,25 @@ async def test_kwargs_of_probes(operator: Operator, url: str, ask: Callable[[], 
     assert await ask() == (200, {"fn": ["obj", "hello"]})
     assert seen.keys() == {"activity", "settings", "memo", "logger", "param", "retry", "started", "runtime", "names"}
     assert seen["activity"] == "probe"
+
+
+async def test_probes_can_do_what_other_handlers_can(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
+    """They run in the context of the operator, though the requests come to another thread."""
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
+    token = variable.set("of the application")
+
+    @kopf.on.probe(id="fn")
+    def fn(**_: Any) -> str:
+        return f"{kopf.apply(settings, is_owned=False).metadata.name} {variable.get()}"
+
+    @kopf.on.probe(id="async_fn")
+    async def async_fn(**_: Any) -> str:
+        return f"{(await kopf.apply(settings, is_owned=False)).metadata.name} {variable.get()}"
+
+    await operator.launch(liveness_endpoint=url)
+    variable.reset(token)
+    expected = "settings of the application"
+    assert await ask() == (200, {"fn": expected, "async_fn": expected})
 
 
 async def test_mass_requests_call_the_probes_once(

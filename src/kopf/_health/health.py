@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -58,6 +59,7 @@ class Prober:
     def __init__(self, probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]], settings: HealthSettings) -> None:
         self._probe = probe
         self._settings = settings
+        self._context = contextvars.copy_context()  # that of the operator: requests come from the thread of the server
         self._task: asyncio.Task[ProbeResults] | None = None
         self._results: ProbeResults | None = None
         self._expires = 0.0
@@ -68,7 +70,7 @@ class Prober:
         if self._results is not None and loop.time() < self._expires:
             return self._results
         if self._task is None:
-            self._task = loop.create_task(self._run(), name="probe handlers")
+            self._task = loop.create_task(self._run(), name="probe handlers", context=self._context.copy())
         return await asyncio.shield(self._task)
 
     async def _run(self) -> ProbeResults:

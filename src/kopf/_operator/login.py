@@ -150,6 +150,13 @@ class Authenticator:
 
         There are several attempts if credentials have worked before, and only one if they never did.
         """
+        self._vault.authenticators += 1
+        try:
+            await self._log_in_on_demand()
+        finally:
+            self._vault.authenticators -= 1
+
+    async def _log_in_on_demand(self) -> None:
         delays: Iterator[float] = iter(())
         losses = 0
         while True:

@@ -103,7 +103,7 @@ class Operator:
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         setup.settings.peering.clusterwide = not setup.namespaces
-        self._vault = setup.vault if setup.vault is not None else Vault(setup.settings)
+        self._vault = setup.vault if setup.vault is not None else Vault(setup.settings, authenticators=0)
         self._api = setup.instruments.make_client(self._vault, setup.settings, setup.observers)
         self._liveness = Liveness()
         self._pause = Pause()

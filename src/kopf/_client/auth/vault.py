@@ -44,8 +44,10 @@ class Vault:
     same lists of connections, and must never see them half-changed.
     """
 
-    def __init__(self, settings: OperatorSettings) -> None:
+    def __init__(self, settings: OperatorSettings, *, authenticators: int = 1) -> None:
         self._settings = settings
+        self.authenticators = authenticators
+        """The number of tasks that log in on demand. Without any, requests for credentials fail at once."""
         self._connections: list[Connection] = []
         self._best: list[Connection] = []
         self._next_deadline: float | None = None
@@ -68,7 +70,8 @@ class Vault:
         """
         Take a random connection among those with the highest priority. Release it afterwards.
 
-        If there is none, wait for the next login. Raises :class:`LoginError` if that brings nothing usable.
+        If there is none, wait for the next login. Raises :class:`LoginError` if that brings nothing usable, or if
+        there is no login: before the operator logs in for the first time, and when it has stopped.
         """
         while True:
             connection = self._pick()
@@ -217,6 +220,10 @@ class Vault:
     async def _wait_for_login(self) -> None:
         if self._closed:
             raise LoginError("The connections to the API are closed, as the operator has ended.")
+        if not self.authenticators:
+            raise (
+                self._explain() if self._last_error else LoginError("The operator logs in after its startup handlers.")
+            )
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         self._depleted.set()
