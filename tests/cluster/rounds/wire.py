@@ -130,7 +130,7 @@ class Wire:
                 return None
             self._rest += chunk
         head, _, rest = self._rest.partition(b"\r\n\r\n")
-        first, *lines = head.decode("ascii").split("\r\n")
+        first, *lines = head.decode("utf-8").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         assert "transfer-encoding" not in headers, "an answer to a broken request is never a stream"
         length = 0 if bodiless else int(headers["content-length"])
