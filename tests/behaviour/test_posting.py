@@ -204,6 +204,21 @@ async def test_raw_event_handlers_do_not_flood_with_their_logs(operator: Operato
     assert brief(await api.list_events()) == [("Normal", "Posted", "x")]
 
 
+async def test_messages_that_cannot_be_formatted_do_not_fail_their_handlers(
+    operator: Operator, kex: Objects, api: API, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator.set("posting.loggers", True)
+    monkeypatch.setattr(logging.getLogger("kopf.objects"), "propagate", False)  # the test framework would fail them
+
+    @kopf.on.create("kopfexamples")
+    def create_fn(logger: kopf.Logger, **_: Any) -> None:
+        logger.info("%s and %s", "one")
+        logger.info("All is well.")
+
+    await operator.start_and_create(kex)
+    assert ("Normal", "Logging", "All is well.") in brief(await wait_for_events(api, 1))
+
+
 async def test_long_messages_are_cut(operator: Operator, kex: Objects, api: API) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(body: kopf.Body, **_: Any) -> None:

@@ -195,6 +195,11 @@ def test_what_is_found_is_worded_for_people(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
+def test_empty_names_of_files_are_reported() -> None:  # e.g. of a variable of the shell that is not set
+    [finding] = find("")
+    assert (finding["rule"], finding["text"]) == ("load", "Cannot load '': there is no such file.")
+
+
 def test_files_are_needed() -> None:
     assert check().exit_code == 2
     [finding] = find("nonexistent.py")

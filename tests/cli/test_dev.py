@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 import pathlib
 import re
 import shutil
@@ -195,6 +196,17 @@ def test_the_kubeconfig_is_at_the_same_place_for_a_project(
     assert len(set(found)) == 1
     assert found[0].parent == folder / ".kube" / "kopf-dev"  # the folder is the home here
     assert found[0].name.startswith(f"{folder.name}-")
+
+
+def test_names_of_folders_can_have_any_bytes(start: Starter, folder: pathlib.Path) -> None:
+    odd = folder / os.fsdecode(b"caf\xe9")  # in an old encoding
+    odd.mkdir()
+    (folder / "handlers.py").rename(odd / "handlers.py")
+    with start("dev", *ARGS[1:], str(odd / "handlers.py")) as process:
+        process.wait_for("Hello, kopf-example-1!")
+        save(odd / "handlers.py", (odd / "handlers.py").read_text().replace("Hello", "Bye"))
+        process.wait_for("Changed: .*handlers.py. Reloading the operator.")
+        process.wait_for("authentication has finished", times=2)
 
 
 def test_no_home_is_needed(start: Starter, folder: pathlib.Path) -> None:

@@ -58,6 +58,12 @@ def test_repeated_files_are_loaded_once(folder: pathlib.Path) -> None:
     assert get_loaded("a_counter") == 1
 
 
+def test_broken_links_are_not_suggested_instead_of_themselves(folder: pathlib.Path) -> None:
+    (folder / "link.py").symlink_to("nowhere.py")
+    with pytest.raises(LoadingError, match=r"^Cannot load 'link.py': there is no such file.$"):
+        load(["link.py"], [])
+
+
 def test_names_of_standard_modules_do_not_clash(folder: pathlib.Path) -> None:
     import operator
 

@@ -168,11 +168,15 @@ class PostingLogHandler(logging.Handler):
         )
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()  # without tracebacks, which do not fit
+        except Exception:  # the arguments do not fit; the regular handlers complain, and the caller goes on
+            return
         self._recorder.enqueue(
             getattr(record, "k8s_ref"),  # noqa: B009  # unknown to the types of the standard library
             type=get_event_type(record.levelno),
             reason=getattr(record, "k8s_reason", "Logging"),
-            message=record.getMessage(),  # without tracebacks, which do not fit
+            message=message,
             backoffs=self._recorder.settings.posting.logging_backoffs,
             is_explicit=hasattr(record, "k8s_reason"),
         )

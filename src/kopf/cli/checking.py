@@ -158,6 +158,6 @@ def _read_texts(paths: Sequence[str], modules: set[str]) -> Iterator[tuple[str, 
     """Read the files, and the files that they have imported, except for libraries."""
     imported = [getattr(sys.modules[name], "__file__", None) or "" for name in modules]
     own = [path for path in imported if path.endswith(".py") and not is_library(path)]
-    for path in {os.path.realpath(path): os.path.relpath(path) for path in (*own, *paths)}.values():
+    for path in {os.path.realpath(path): os.path.relpath(path) for path in (*own, *paths) if path}.values():
         with contextlib.suppress(OSError, UnicodeError, SyntaxError), tokenize.open(path) as file:
             yield path, file.read()

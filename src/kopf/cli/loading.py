@@ -192,9 +192,10 @@ def suggest_files(path: str) -> str:
     """Suggest a file with a similar name for one that does not exist; return an empty text if there is none."""
     folder, name = os.path.split(path)
     try:
-        stems = [stem for stem, extension in map(os.path.splitext, os.listdir(folder or ".")) if extension == ".py"]
+        files = [file for file in os.listdir(folder or ".") if file != name]  # a link can be broken
     except OSError:
         return f"There is no directory {folder!r} either." if folder else ""
+    stems = [stem for stem, extension in map(os.path.splitext, files) if extension == ".py"]
     guesses = find_similar_names(os.path.splitext(name)[0], stems)  # the extension would make all of them similar
     return f"Did you mean {os.path.join(folder, guesses[0]) + '.py'!r}?" if guesses else ""
 

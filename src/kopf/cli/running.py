@@ -328,7 +328,7 @@ def _check_models(registry: OperatorRegistry, reports: pathlib.Path | None) -> N
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:
     """Write a report for ``kopf dev`` in one step: it can read the file at any moment."""
     draft = path.with_name(f"{path.name}.draft")
-    draft.write_text("\n".join(lines))
+    draft.write_text("\n".join(lines), "utf-8", "surrogateescape")  # in any locale, and for any name of a file
     draft.replace(path)
 
 

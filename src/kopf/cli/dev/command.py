@@ -301,7 +301,7 @@ class OperatorProcess:
         until they are applied.
         """
         path = self._reports / name
-        return path.read_text() if path.exists() else None
+        return path.read_text("utf-8", "surrogateescape") if path.exists() else None
 
     def note_defined(self) -> None:
         """Let the operator go on, as its definitions are applied."""
