@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import urllib.parse
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypedDict, Unpack
@@ -65,6 +66,9 @@ The number of simultaneous requests in one lane, or the limit of workers, if tha
 limit of workers, so workers rarely wait.
 """
 
+_RECENTLY = 1.0
+"""How long the answer to a question is recent, in seconds."""
+
 _NO_LANE: AbstractAsyncContextManager[None] = nullcontext()
 
 
@@ -88,6 +92,24 @@ class RequestOptions(TypedDict, total=False):
     """
     logger: AnyLogger
     """The logger of failed attempts; that of the client by default."""
+
+
+class RecentAnswer:
+    """The latest answer of the server to one question: everybody who asks it within a second shares the answer."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._time = -math.inf
+        self._answer: Any = None
+
+    async def get(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the answer; call ``ask`` for it if it is older than a second."""
+        async with self._lock:
+            clock = asyncio.get_running_loop()
+            if self._time + _RECENTLY <= clock.time():
+                self._answer = await ask()
+                self._time = clock.time()
+            return self._answer
 
 
 _TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError)
@@ -117,6 +139,8 @@ class APIClient:
         """The warnings about repeated changes that are logged already."""
         self.fence: Fence | None = None
         """The fence: when it is shut, no changes are made. ``None`` if no replicas share the work."""
+        self.recent_answers: defaultdict[Hashable, RecentAnswer] = defaultdict(RecentAnswer)
+        """The answers to questions that many failed requests raise at once, by the subjects of these questions."""
         self._vault = vault
         self._settings = settings
         self._reachability = Reachability()

@@ -7,11 +7,9 @@ of finalizers go as a JSON patch (RFC 6902). The ``resourceVersion`` guards it, 
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
+import functools
 import logging
-import math
-import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,9 +31,6 @@ from kopf._values.resources import Resource
 
 _MAX_CONFLICTS = 5
 """The number of immediate attempts of an exclusive patch while the object keeps changing."""
-
-_CHECKING_INTERVAL = 1.0
-"""How often to check if a resource has lost its status subresource, in seconds: objects are deleted all the time."""
 
 
 class PatchRequest(FrozenRecord, frozen=True):
@@ -322,34 +317,16 @@ class _Sending(NamedTuple):
             error.authors = self.patch.authorship.find_authors(self.patch, error.fields)
 
 
-class _StatusCheck:
-    """Whether the status subresource of one resource is switched off since its discovery."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._time = -math.inf
-        self._is_gone = False
-
-    async def is_gone(self, api: APIClient, resource: Resource) -> bool:
-        async with self._lock:
-            if self._time + _CHECKING_INTERVAL <= asyncio.get_running_loop().time():
-                subresources = await read_subresources(api, resource)
-                self._is_gone = subresources is not None and "status" not in subresources
-                self._time = asyncio.get_running_loop().time()
-            return self._is_gone
-
-
-_status_checks: weakref.WeakKeyDictionary[APIClient, dict[Resource, _StatusCheck]] = weakref.WeakKeyDictionary()
-
-
 async def _is_status_gone(api: APIClient, resource: Resource) -> bool:
     """
     Tell if the status subresource does not exist anymore; otherwise, the object does not.
 
     The server answers 404 in both cases. The operator learns of new definitions a moment later, or never if it may not
-    watch them.
+    watch them. Objects are deleted all the time, so the question is asked rarely.
     """
-    return await _status_checks.setdefault(api, {}).setdefault(resource, _StatusCheck()).is_gone(api, resource)
+    question = functools.partial(read_subresources, api, resource)
+    subresources = await api.recent_answers["subresources", resource].get(question)
+    return subresources is not None and "status" not in subresources
 
 
 def _log(request: PatchRequest, logger: AnyLogger) -> None:
