@@ -130,9 +130,10 @@ class CannedAPI(APIClient):
         return answers[given]
 
     def _patch(self, path: str, body: bytes) -> bytes:
-        obj = self._objects[path]
-        merge(obj, msgspec.json.decode(body))
+        obj, changes = self._objects[path], msgspec.json.decode(body)
+        merge(obj, changes)
         metadata = obj["metadata"]
+        metadata["generation"] += changes.keys() != {"metadata"}
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1000)
         return msgspec.json.encode(obj)
 

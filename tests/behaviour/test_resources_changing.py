@@ -11,7 +11,7 @@ import pytest
 import kopf
 from kopf_cluster.requests import Request
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
-from tests.behaviour.resources import CRDS, create, define, undefine
+from tests.behaviour.resources import CRDS, create, define, make_crd, undefine
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.patience import PATIENCE
 
@@ -343,3 +343,60 @@ async def test_results_are_saved_when_the_status_subresource_is_switched_on(
         await temps.create()
         obj = await temps.wait_handled()
         assert obj["status"] == {"fn": "done"}
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+@pytest.mark.parametrize("way", ["result", "functions", "spec"])
+async def test_results_are_saved_when_the_status_subresource_is_switched_on_meanwhile(
+    operator: Operator, api: API, calls: Calls, logs: Logs, way: str, is_permitted: bool
+) -> None:
+    """The server accepts the patch of the whole object, but ignores its status."""
+    define(operator.cluster, "temps", status=False)
+    if not is_permitted:
+        operator.cluster.faults.inject(403, resource="customresourcedefinitions", agent="kopf/")
+
+    def count(body: Any) -> None:
+        status = body.setdefault("status", {})
+        status["count"] = status.get("count", 0) + 1
+        body["metadata"].setdefault("labels", {})["count"] = str(status["count"])
+
+    @kopf.on.create("temps", id="fn")
+    async def fn(name: str, patch: kopf.Patch, **_: Any) -> str:
+        calls.append(name)
+        if name == "first":
+            define(operator.cluster, "temps", status=True)
+        if way == "functions":
+            patch.fns.append(count)
+        if way == "spec":
+            patch.spec["field"] = "changed"
+        return "done"
+
+    await operator.start(watching=("temps",))
+    async with watch(api, "Temp", "temps") as temps:
+        for name in ("first", "second"):
+            await temps.create(name)
+            obj = await temps.wait(lambda obj: (obj.get("status") or {}).get("fn") == "done", name)
+            assert obj["status"] == ({"fn": "done", "count": 1} if way == "functions" else {"fn": "done"})
+            assert obj["metadata"].get("labels") == ({"count": "1"} if way == "functions" else None)
+            assert obj["spec"]["field"] == ("changed" if way == "spec" else "value")
+    assert calls == ["first", "second"]
+    await operator.stop()
+    assert not logs.find("The API drops.*")
+
+
+async def test_dropped_statuses_cost_few_requests(operator: Operator, api: API, logs: Logs) -> None:
+    """Once a second, it is checked that they are not ignored because of a new subresource."""
+    logs.expected.append("The API drops the field")
+    definition = make_crd("Temp", "temps")
+    definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object"}}
+    operator.cluster.apply(definition)
+    kopf.on.create("temps", id="fn")(lambda **_: "done")
+    await operator.start(watching=("temps",))
+    before, began = operator.cluster.counters["get", "", 200], time.monotonic()
+    async with watch(api, "Temp", "temps") as temps:
+        names = [f"obj{number}" for number in range(20)]
+        for name in names:
+            await create(api, "temps", name)
+        await temps.wait_all_handled(names)
+    others = 5  # it discovers a few times, as the definition is new
+    assert operator.cluster.counters["get", "", 200] - before <= time.monotonic() - began + 1 + others

@@ -24,7 +24,7 @@ from kopf._client.http.api import AnyLogger, APIClient
 from kopf._client.resources.discovery import read_subresources
 from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
 from kopf._values.objects import KubeObject
-from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS
+from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS, is_done
 from kopf._values.patches import JSON_PATCH, MERGE_PATCH, FinalizerChange, JSONPatchItem, Patch, list_changes, thaw
 from kopf._values.records import FrozenRecord, replace
 from kopf._values.resources import Resource
@@ -183,6 +183,20 @@ def join(requests: Sequence[PatchRequest]) -> PatchRequest:
     return PatchRequest(None, first.content_type, items or merged, first.exclusive)
 
 
+def _find_ignored(request: PatchRequest, before: KubeObject, obj: KubeObject) -> PatchRequest | None:
+    """Find the changes of the status if none was made: with a status subresource, servers ignore all of them."""
+    changes = request.changes
+    part: dict[str, Any] | list[JSONPatchItem]
+    if isinstance(changes, list):
+        part = items = [item for item in changes if f"{item['path']}/".startswith("/status/")]
+    elif "status" in changes:
+        part, items = {"status": changes["status"]}, [{"path": "/status", "value": changes["status"]}]
+    else:
+        return None
+    are_ignored = items and before.get("status") == obj.get("status") and not is_done(items, obj)
+    return PatchRequest("status", request.content_type, part) if are_ignored else None
+
+
 def _drop_empty(stanza: dict[str, Any]) -> dict[str, Any]:
     if {} not in stanza.values():
         return stanza
@@ -267,11 +281,9 @@ class _Sending(NamedTuple):
             try:
                 response = await self._request(obj, request)
             except APINotFoundError:
-                if request.subresource != "status" or not await _is_status_gone(self.api, self.resource):
+                if request.subresource != "status" or await _has_status(self.api, self.resource) is not False:
                     return None
-                subresources = self.resource.subresources - {"status"}
-                whole = self._replace(resource=dataclasses.replace(self.resource, subresources=subresources))
-                return await whole.send(obj, [join(requests)])
+                return await self._switch_status(has_status=False).send(obj, [join(requests)])
             except APIClientError as e:
                 if e.is_identity_mismatch:
                     return None  # the object is gone, and there is another one with the same name
@@ -286,7 +298,18 @@ class _Sending(NamedTuple):
                 self.api.observer.object_patched(self.resource, before, obj, request.subresource, request.changes)
                 if self.on_saved is not None:
                     self.on_saved(request, obj)
+                # If the status is not a subresource, each change of the status makes a new generation.
+                is_same = before.head.generation == obj.head.generation
+                if (is_same or "spec" in request.changes) and "status" not in self.resource.subresources:
+                    ignored = _find_ignored(request, before, obj)
+                    if ignored is not None and await _has_status(self.api, self.resource):
+                        self.patch.deliveries.done &= {REST}
+                        return await self._switch_status(has_status=True).send(obj, [ignored])
         return obj
+
+    def _switch_status(self, *, has_status: bool) -> _Sending:
+        subresources = self.resource.subresources - {"status"} | ({"status"} if has_status else set())
+        return self._replace(resource=dataclasses.replace(self.resource, subresources=subresources))
 
     async def _request(self, obj: KubeObject, request: PatchRequest) -> bytes:
         """Make the request. Note whether it delivers the changes by functions of the patch, if there are any."""
@@ -317,16 +340,17 @@ class _Sending(NamedTuple):
             error.authors = self.patch.authorship.find_authors(self.patch, error.fields)
 
 
-async def _is_status_gone(api: APIClient, resource: Resource) -> bool:
+async def _has_status(api: APIClient, resource: Resource) -> bool | None:
     """
-    Tell if the status subresource does not exist anymore; otherwise, the object does not.
+    Ask the server if the resource has the status subresource now; ``None`` if the resource cannot be found.
 
-    The server answers 404 in both cases. The operator learns of new definitions a moment later, or never if it may not
-    watch them. Objects are deleted all the time, so the question is asked rarely.
+    The operator learns of new definitions a moment later, or never if it may not watch them. Without the subresource,
+    its patches get 404, as for deleted objects; with a new one, the status in patches of whole objects is ignored, as
+    if the schema had no status. Both happen all the time, so the server is asked rarely.
     """
     question = functools.partial(read_subresources, api, resource)
     subresources = await api.recent_answers["subresources", resource].get(question)
-    return subresources is not None and "status" not in subresources
+    return None if subresources is None else "status" in subresources
 
 
 def _log(request: PatchRequest, logger: AnyLogger) -> None:
