@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
+import re
 import signal
 import ssl
 import subprocess
@@ -110,6 +111,13 @@ def test_cluster_does_not_overwrite_others(
     with start("cluster", option.replace("kubeconfig.yaml", "absent/kubeconfig.yaml")) as process:
         assert process.wait() == 2
         assert f"there is no directory {str(tmp_path / 'absent')!r}" in process.output
+
+
+@pytest.mark.parametrize("option", ["--audit=/proc/file", "--user=jane=/proc/file", "--kubeconfig=/proc/file"])
+def test_files_that_cannot_be_written_are_reported_at_once(start: Starter, option: str) -> None:
+    with start("cluster", option) as process:
+        assert process.wait() == 1
+        assert re.match("Error: Cannot start the local cluster: .*No such file or directory: '/proc/", process.output)
 
 
 def test_cluster_overwrites_what_a_killed_one_has_left(

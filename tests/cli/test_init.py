@@ -134,6 +134,13 @@ def test_new_projects_need_the_same_kopf(
     assert f"\nkopf[dev]{end}\n" in (folder / "my-app" / "requirements-dev.txt").read_text()
 
 
+def test_folders_that_cannot_be_written_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/proc")
+    result = init("my-operator")
+    assert result.exit_code == 1
+    assert result.output == "Error: Cannot write 'my-operator': No such file or directory.\n"
+
+
 def test_nothing_is_overwritten(folder: pathlib.Path) -> None:
     (folder / "empty").mkdir()
     assert init("empty").exit_code == 0

@@ -247,19 +247,20 @@ async def start_cluster(
             local = await stack.enter_async_context(
                 LocalCluster(simulate=simulate or (simulate_controllers and "controllers"), **options)
             )
+            if audit is not None:
+                audit.touch()  # at the end, it would be too late for errors
+                stack.callback(local.write_audit, audit)
+            for user in users:
+                local.write_kubeconfig(user.path, user.name, user.groups)
+                stack.callback(user.path.unlink, missing_ok=True)
         except (OSError, ArchiveError, ValueError) as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         if watch_lag is not None:
             local.faults.lag_watches(*watch_lag)
         if late_conflicts is not None:
             local.faults.inject(409, guarded=True, rate=late_conflicts[0], latency=late_conflicts[1])
-        if audit is not None:
-            stack.callback(local.write_audit, audit)
         for token in tokens:
             local.add_token(*token)
-        for user in users:
-            local.write_kubeconfig(user.path, user.name, user.groups)
-            stack.callback(user.path.unlink, missing_ok=True)
         yield local
 
 

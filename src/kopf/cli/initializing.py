@@ -58,8 +58,11 @@ def init(name: str, group: str) -> None:
     words["source"] = _find_source()
     for path, text in _read_templates(importlib.resources.files("kopf") / "_project_templates"):
         target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(_fill(text, words), encoding="utf-8")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(_fill(text, words), encoding="utf-8")
+        except OSError as e:
+            raise click.ClickException(f"Cannot write {name!r}: {e.strerror}.") from e
     click.echo(f"The operator is in {name}/. Try it:\n\n  cd {name} && make test && kopf dev")
 
 
