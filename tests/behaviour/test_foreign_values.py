@@ -11,7 +11,7 @@ import pytest
 import kopf
 from kopf._logging.once import Once
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing
 
 WARNING = "JSON has no form for some values of .*"
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -138,3 +138,31 @@ async def test_views_of_objects_are_proper_values(operator: Operator, kex: Objec
     spec = {"field": {"deep": [1]}}
     assert obj["status"] == {"copy": {"spec": spec, "labels": [{"label": "value"}]}, "fn": {"spec": spec}}
     assert not logs.find(WARNING)
+
+
+@pytest.mark.parametrize("way", ["patch", "function"])
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.daemon])
+async def test_values_that_contain_themselves(
+    operator: Operator, kex: Objects, logs: Logs, decorator: Decorator, way: str
+) -> None:
+    """They do not hang the operator: it handles other objects, and the deletion."""
+    loops: dict[str, Any] = {"dict": {}, "list": []}
+    loops["dict"].update(a=loops["dict"], b=loops["dict"])
+    loops["list"] += [loops["list"]] * 2
+
+    @decorator("kopfexamples", id="fn")
+    async def fn(name: str, patch: kopf.Patch, **_: Any) -> None:
+        if way == "patch":
+            patch.spec["loop"] = loops.get(name)
+        else:
+            patch.fns.append(lambda body: body["spec"].update(loop=loops.get(name)))
+
+    kopf.on.create("kopfexamples", id="other")(do_nothing)
+    logs.expected.append("nested too deeply")
+    await operator.start()
+    for name in (*loops, "other"):
+        await kex.create(name)
+    for name in loops:
+        await logs.wait(".*nested too deeply.*", name=name)
+        await kex.delete_and_wait(name)
+    await kex.wait_handled("other")

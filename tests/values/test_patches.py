@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from kopf._values.bodies import Body
+from kopf._values.codec import NestingError
 from kopf._values.patches import JSONPatchItem, Patch, merge, thaw
 from tests.values.strategies import objects, patches
 
@@ -136,6 +137,16 @@ def test_what_was_merged_is_not_shared_with_the_patch() -> None:
     target["list"].append(3)
     target["dict"]["y"]["z"] = 4
     assert patch == {"list": [{"x": 1}], "dict": {"y": {}}}
+
+
+@pytest.mark.parametrize("key", ["dict", "list"])
+def test_values_that_contain_themselves(key: str) -> None:
+    loops: dict[str, Any] = {"dict": {}, "list": []}
+    loops["dict"].update(a=loops["dict"], b=loops["dict"])
+    loops["list"] += [loops["list"]] * 2
+    for action in (thaw, lambda value: merge({}, value), lambda value: Patch(value).apply_to({})):
+        with pytest.raises(NestingError):
+            action({"key": loops[key]})
 
 
 def test_thawing_makes_plain_mutable_copies() -> None:

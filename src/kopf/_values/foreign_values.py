@@ -19,6 +19,8 @@ MAX_WARNED = 20_000
 """The number of remembered warnings, by objects and handlers. Remembered warnings are not repeated."""
 
 _MAX_NAMED = 3
+_MAX_DEPTH = 1000
+"""About the maximal depth of values that can be encoded."""
 PROPER = frozenset({str, int, bool, type(None)})
 """The types of values that JSON has a form for, without containers."""
 _KEYS = (str, int, float)
@@ -38,14 +40,17 @@ class ForeignValue(NamedTuple):
 
 
 def find_foreign_values(value: Any, path: FieldPath = ()) -> list[ForeignValue]:
-    """Find all foreign values in the value of the field, without recursion: it can be of any depth."""
+    """Find all foreign values in the value of the field, without recursion: it can be deep, or contain itself."""
     found, pending = [], [(path, value)]
-    for path, value in pending:  # the list grows meanwhile
+    while pending and len(path) < _MAX_DEPTH:
+        path, value = pending.pop()
         if isinstance(value, Mapping):
             found += [ForeignValue((*path, str(key)), key) for key in value if not isinstance(key, _KEYS)]
-            pending += [((*path, str(key)), item) for key, item in value.items() if type(item) not in PROPER]
+            items = [((*path, str(key)), item) for key, item in value.items() if type(item) not in PROPER]
+            pending += reversed(items)
         elif isinstance(value, list | tuple):
-            pending += [((*path, f"[{index}]"), item) for index, item in enumerate(value) if type(item) not in PROPER]
+            items = [((*path, f"[{index}]"), item) for index, item in enumerate(value) if type(item) not in PROPER]
+            pending += reversed(items)
         elif not _is_proper(value):
             found.append(ForeignValue(path, value))
     return found

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypedDict
 
+from kopf._values.codec import NestingError
 from kopf._values.diffs import DiffOperation, diff
 from kopf._values.fields import FieldPath
 from kopf._values.foreign_values import PROPER, ForeignValue, find_foreign_values
@@ -294,10 +295,16 @@ def _make_pointer(path: FieldPath) -> str:
 
 
 def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
-    """Merge the patch into the target in place (RFC 7386), without recursion: they can be of any depth."""
-    pending: list[tuple[MutableMapping[str, Any], Mapping[str, Any]]] = [(target, patch)]
+    """
+    Merge the patch into the target in place (RFC 7386), without recursion: they can be deep.
+
+    Raises :class:`NestingError` if the patch is too deep, e.g. because it contains itself.
+    """
+    pending: list[tuple[MutableMapping[str, Any], Mapping[str, Any], int]] = [(target, patch, 1)]
     while pending:
-        target, patch = pending.pop()
+        target, patch, depth = pending.pop()
+        if depth > _MAX_DEPTH:
+            raise NestingError
         for key, value in patch.items():
             if value is None:
                 target.pop(key, None)
@@ -305,36 +312,44 @@ def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
                 child = target.get(key)
                 if type(child) is not dict and not isinstance(child, MutableMapping):
                     child = target[key] = {}
-                pending.append((child, value))
+                pending.append((child, value, depth + 1))
             else:
                 target[key] = thaw(value)
 
 
 def thaw(value: Any) -> Any:
-    """Make a deep mutable copy of a body or a part, of plain dicts and lists only, without recursion."""
+    """
+    Make a deep mutable copy of a body or a part, of plain dicts and lists only, without recursion.
+
+    Raises :class:`NestingError` if it is too deep, e.g. because it contains itself.
+    """
     if type(value) in _SCALARS:
         return value
-    pending: list[tuple[Any, Any]] = []
-    result = _thaw_level(value, pending)
+    pending: list[tuple[Any, Any, int]] = []
+    result = _thaw_level(value, pending, 1)
     while pending:
-        source, copy = pending.pop()
+        source, copy, depth = pending.pop()
         if type(copy) is dict:
             for key, item in source.items():
-                copy[key] = item if type(item) in _SCALARS else _thaw_level(item, pending)
+                copy[key] = item if type(item) in _SCALARS else _thaw_level(item, pending, depth)
         else:
-            copy += [item if type(item) in _SCALARS else _thaw_level(item, pending) for item in source]
+            copy += [item if type(item) in _SCALARS else _thaw_level(item, pending, depth) for item in source]
     return result
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of most values. This check is much faster than a check for containers."""
 _CONTAINERS = (Mapping, list, tuple)
+_MAX_DEPTH = 20_000
+"""The maximal depth of values; API servers refuse more than 10,000 levels."""
 
 
-def _thaw_level(value: Any, pending: list[tuple[Any, Any]]) -> Any:
+def _thaw_level(value: Any, pending: list[tuple[Any, Any, int]], depth: int) -> Any:
     """Copy the value itself, and leave its items for later."""
     if type(value) is not dict and not isinstance(value, _CONTAINERS):
         return value
+    if depth > _MAX_DEPTH:
+        raise NestingError
     copy: Any = [] if isinstance(value, list | tuple) else {}
-    pending.append((value, copy))
+    pending.append((value, copy, depth + 1))
     return copy
