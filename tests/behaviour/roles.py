@@ -49,8 +49,8 @@ class Roles:
 
     def follow(self, message: str, namespace: str | None = None) -> None:
         """Add the rules that the message advises to add."""
-        for rule in re.findall(r"- {.*?}", message):
-            self.grant(*yaml.safe_load(rule), namespace=namespace)
+        for rule in re.findall(r"{.*?}", message):
+            self.grant(yaml.safe_load(rule), namespace=namespace)
 
 
 @pytest.fixture

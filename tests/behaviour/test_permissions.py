@@ -214,7 +214,7 @@ async def test_patterns_are_not_served_until_it_is_permitted(
     await operator.start(clusterwide=False, namespaces=["ns1", "*2", "!ns*,ns2"])
     message = (await logs.wait("Not permitted to list the namespaces.*")).getMessage()
     assert "The namespaces that match *2, !ns*,ns2 are not served, only the exact names are." in message
-    assert message.endswith('- {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}')
+    assert message.endswith("- {apiGroups: [''], resources: [namespaces], verbs: [list, watch]}")
     await create_in(api, "ns2")
     await create_in(api, "ns1")
     await calls.wait_length(1)

@@ -160,7 +160,7 @@ async def test_denials_are_explained_once_and_not_tried_all_the_time(
     assert count_requests(operator, verb, 403) == 1
     [record] = logs.find(f"{explanation}.*")
     assert record.levelno == logging.WARNING
-    rules = '- {apiGroups: [""], resources: [events], verbs: [create, patch]}'
+    rules = "- {apiGroups: [''], resources: [events], verbs: [create, patch]}"
     assert re.search(re.escape(rules), record.getMessage())
     assert "settings.posting.enabled = False" in record.getMessage()
     operator.cluster.faults.remove(rule)

@@ -146,7 +146,7 @@ def test_mistakes_are_explained(args: list[str], code: int, message: str, invoke
     [
         (["freeze"], "patch", "clusterkopfpeerings", "[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]"),
         (["resume"], "patch", "clusterkopfpeerings", "[kopf.dev], resources: [clusterkopfpeerings], verbs: [patch]"),
-        (["freeze", "-n", "*"], "list", "namespaces", '[""], resources: [namespaces], verbs: [list]'),
+        (["freeze", "-n", "*"], "list", "namespaces", "[''], resources: [namespaces], verbs: [list]"),
     ],
 )
 def test_missing_permissions_are_named(

@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import kopf
@@ -28,6 +29,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf.cli import CLIControls, main
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
+from tests.forging import Forge
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
 
@@ -685,6 +687,27 @@ def test_forbidden_webhook_configurations_are_explained(start: Starter, tmp_path
     assert "The operator cannot go on: Not permitted to manage the " in process.output
     assert "Traceback" not in process.output
     assert "are not removed" not in process.output  # as they were never published
+
+
+def test_missing_permissions_can_be_copied_from_the_log(start: Starter, forge: Forge, tmp_path: pathlib.Path) -> None:
+    """The rules are YAML in one line of the log, and so is the command that prints all roles."""
+    (tmp_path / "my handlers.py").write_text(
+        "import kopf\n\n@kopf.on.create('kopf.dev', 'v1', 'kopfexamples')\ndef create_fn(**_):\n    pass\n"
+    )
+    args = ("run", "my handlers.py", "--namespace=ns1", "--standalone", "--log-format=json")
+    with LocalCluster(authorization="rbac") as cluster:
+        cluster.apply(EXAMPLE / "crd.yaml")
+        cluster.write_kubeconfig(tmp_path / "jane.yaml", "jane", [])
+        with start(*args, kubeconfig=tmp_path / "jane.yaml") as process:
+            process.wait_for("The operator lacks permissions")
+            process.press_ctrl_c()
+            process.wait()
+    lines = [line for line in process.output.splitlines() if "lacks permissions" in line]
+    message, command = json.loads(*lines)["message"].split(" To print all its roles: ")
+    rules = [yaml.safe_load(text) for text in re.findall(r": (\[.*?}\])", message)]
+    assert command == "kopf rbac --namespace=ns1 'my handlers.py'"
+    printed = forge.run(*shlex.split(command)[1:], cwd=tmp_path).stdout
+    assert [role["rules"] for role in yaml.safe_load_all(printed)] == rules
 
 
 def test_functions_that_can_never_work_are_refused_at_once(start: Starter, tmp_path: pathlib.Path) -> None:

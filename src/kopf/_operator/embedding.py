@@ -57,7 +57,7 @@ class OperatorOptions(TypedDict, total=False):
     record: str | os.PathLike[str] | None
     record_limit: int
     record_random: bool
-    preflight: bool
+    preflight: bool | str
     memories: Any
     insights: Any
     indexers: Any
@@ -90,7 +90,7 @@ async def operator(
     record: str | os.PathLike[str] | None = None,
     record_limit: int = DEFAULT_RECORD_LIMIT,
     record_random: bool = False,
-    preflight: bool = False,
+    preflight: bool | str = False,
     leader_election: bool | str | None = None,
     shards: bool | str | None = None,
     memories: Any = None,
@@ -126,7 +126,8 @@ async def operator(
     - ``record``: a file for a recording of all reads, writes, and calls, for replays. Beyond ``record_limit`` bytes,
       the oldest half is dropped. ``record_random``: record the seed of the module ``random``, too, so that handlers
       get the same values in replays; everybody who has the file can derive them.
-    - ``preflight``: name all missing permissions at the start, like ``kopf run``: one more request per namespace.
+    - ``preflight``: name all missing permissions at the start, like ``kopf run``: one more request per namespace. A
+      string is the command to print all roles, which the message then names.
     - ``memories``, ``insights``, ``indexers``, ``_command``: ignored with a warning; they were for internals of the
       original framework.
 
@@ -175,7 +176,7 @@ async def operator(
                 endpoint=None if liveness_endpoint is None else parse_endpoint(liveness_endpoint),
                 instruments=instruments,
                 tells_readiness=True,
-                has_preflight=preflight,
+                preflight=preflight,
             )
             await _run_until_stopped(Operator(setup), stop_flag, settings)
 

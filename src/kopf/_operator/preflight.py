@@ -54,11 +54,14 @@ class Preflight:
         registry: OperatorRegistry,
         namespaces: Namespaces,
         patterns: Collection[NamespacePattern],
+        command: str | None = None,
     ) -> None:
+        """The ``command`` is for people, to print all roles."""
         self._runtime = runtime
         self._registry = registry
         self._namespaces = namespaces
         self._patterns = patterns
+        self._command = command
         self._resources: asyncio.Future[Collection[Resource]] = asyncio.get_running_loop().create_future()
         self._reviews: dict[str, asyncio.Task[Mapping[str, Any]]] = {}
 
@@ -134,16 +137,20 @@ class Preflight:
         is_minor = all(rule.resource in _MINOR for rule in missing)
         for rule in missing:
             self._runtime.told_permissions.update((rule.group, rule.resource, verb) for verb in rule.verbs)
+        # In one line: the formatters of logs escape line feeds, and people copy the rules from there.
         logger.log(
             logging.INFO if is_minor else logging.WARNING,
-            "The operator lacks permissions. Add these rules to its roles:%s",
-            "".join(f"\n{line}" for line in _list_lines(missing)),
+            "The operator lacks permissions. Add these rules to %s.%s",
+            "; to ".join(_list_roles(missing)),
+            f" To print all its roles: {self._command}" if self._command else "",
         )
 
 
-def _list_lines(missing: Collection[Rule]) -> Iterator[str]:
+def _list_roles(missing: Collection[Rule]) -> Iterator[str]:
     for namespace in sorted({rule.namespace for rule in missing}):
-        yield f"{name_role(namespace or None).rstrip(',')}:"
-        for rule in missing:
-            if rule.namespace == namespace:
-                yield f"  {show_rule(make_rule(rule.group, [rule.resource], rule.verbs, rule.names))}"
+        rules = [
+            show_rule(make_rule(rule.group, [rule.resource], rule.verbs, rule.names))
+            for rule in missing
+            if rule.namespace == namespace
+        ]
+        yield f"{name_role(namespace or None).rstrip(',')}: [{', '.join(rules)}]"

@@ -93,8 +93,11 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     """The observers of everything that happens."""
     tells_readiness: bool = False
     """Whether it logs a summary when it is ready: one more request."""
-    has_preflight: bool = False
-    """Whether it logs all missing permissions at the start: one more request for each namespace."""
+    preflight: bool | str = False
+    """
+    Whether it logs all missing permissions at the start: one more request for each namespace. A string is the command
+    to print all roles.
+    """
 
 
 class Operator:
@@ -182,7 +185,7 @@ class Operator:
             publishing = []
             if self._setup.tells_readiness and is_heard():
                 helpers.append(self._start_summary(runtime, observer, namespaces, peering))
-            if self._setup.has_preflight:
+            if self._setup.preflight:
                 helpers.append(_start_preflight(self._setup, runtime, observer, namespaces))
             if webhooks is not None:
                 helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
@@ -326,6 +329,7 @@ def _start_preflight(
 ) -> asyncio.Task[None]:
     from kopf._operator.preflight import Preflight  # not all operators have it
 
-    preflight = Preflight(runtime, setup.registry, namespaces, setup.namespaces)
+    command = setup.preflight if isinstance(setup.preflight, str) else None
+    preflight = Preflight(runtime, setup.registry, namespaces, setup.namespaces, command)
     observer.subscribe(preflight.accept_resources)
     return asyncio.create_task(preflight.run(), name="preflight")

@@ -15,18 +15,18 @@ def make_rule(group: str, resources: Iterable[str], verbs: Iterable[str], names:
 
 
 def show_rule(rule: Mapping[str, Any]) -> str:
-    """Write an RBAC rule as one line of YAML, an item of ``rules``."""
-    return f"- {{{', '.join(f'{key}: [{_join(values)}]' for key, values in rule.items())}}}"
+    """Write an RBAC rule in one line, as YAML without double quotes: JSON logs would escape these."""
+    return f"{{{', '.join(f'{key}: [{_join(values)}]' for key, values in rule.items())}}}"
 
 
 def _join(values: Iterable[str]) -> str:
-    return ", ".join(value if value[:1].isalnum() else f'"{value}"' for value in values)
+    return ", ".join(value if value[:1].isalpha() else f"'{value}'" for value in values)
 
 
 def format_rule(resource: Resource, verbs: Iterable[str], *, subresource: str | None = None) -> str:
     """Write an RBAC rule that permits the verbs on the resource: one line of YAML, an item of ``rules``."""
     name = f"{resource.plural}/{subresource}" if subresource else resource.plural
-    return show_rule(make_rule(resource.group, [name], verbs))
+    return f"- {show_rule(make_rule(resource.group, [name], verbs))}"
 
 
 def format_advice(

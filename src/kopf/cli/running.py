@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import re
+import shlex
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
@@ -109,6 +110,25 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     sources = [*(os.path.splitext(os.path.basename(path))[0] for path in paths), *modules]
     first = sources[0] if sources else ""
     return value or re.sub(r"[^a-z0-9]+", "-", first.lower())[:_MAX_NAME].strip("-") or True
+
+
+def _name_roles_command(
+    paths: Sequence[str],
+    modules: Sequence[str],
+    namespaces: Sequence[str],
+    peering_name: str | None,
+    leader_election: str | None,
+    shards: str | None,
+) -> str:
+    """Return the command that prints the roles of the same operator."""
+    options = [("module", modules), ("namespace", namespaces), ("peering", [peering_name] if peering_name else [])]
+    modes = [("--leader-election", leader_election), ("--shards", shards)]
+    return shlex.join(
+        ["kopf", "rbac"]
+        + [f"--{name}={value}" for name, values in options for value in values]
+        + [name for name, value in modes if value is not None]
+        + [*paths]
+    )
 
 
 # The environment variables are named after the options, as documented; the arguments have variables, too.
@@ -306,7 +326,7 @@ def run(
         "record": record,
         "record_limit": record_limit,
         "record_random": record_random,
-        "preflight": True,
+        "preflight": _name_roles_command(paths, modules, namespaces, peering_name, leader_election, shards),
     }
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
 
