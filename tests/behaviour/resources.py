@@ -17,6 +17,7 @@ def make_crd(
     group: str = "kopf.dev",
     status: bool = False,
     versions: tuple[str, ...] = ("v1",),
+    scope: str = "Namespaced",
     **names: Any,
 ) -> dict[str, Any]:
     """Define a resource with or without the status subresource; the names are short names & categories."""
@@ -29,7 +30,7 @@ def make_crd(
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "scope": "Namespaced",
+            "scope": scope,
             "group": group,
             "names": {"plural": plural, "kind": kind, "singular": kind.lower(), **names},
             "versions": [{"name": name, "served": True, "storage": name == versions[0], **rest} for name in versions],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import API, Obj, Objects
+from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
 from tests.behaviour.peerings import PeeringObject
 from tests.behaviour.resources import create_in, define_namespaces, make_crd
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
@@ -225,3 +225,37 @@ async def test_namespaces_of_children_that_come_and_go(operator: Operator, kex: 
     await asyncio.sleep(10)
     assert await api.request("GET", "/api/v1/namespaces/leaving/configmaps/a")
     assert not logs.find(".*failed with an exception.*")
+
+
+async def test_children_stay_in_line_when_a_newer_version_of_their_kind_appears(
+    operator: Operator, kex: Objects, api: API, logs: Logs
+) -> None:
+    """The definition often belongs to others. The handler still yields the former version, which is still served."""
+    path = "/apis/kopf.dev/v1beta1/namespaces/default/children"
+
+    @kopf.reconcile("kopfexamples", owns="children")
+    async def fn(spec: Any, **_: Any) -> AsyncIterator[Obj]:
+        for name, size in spec["items"].items():
+            metadata = {"name": name}
+            yield {"apiVersion": "kopf.dev/v1beta1", "kind": "Child", "metadata": metadata, "spec": {"size": size}}
+
+    async def get_sizes() -> dict[str, Any]:
+        items = (await api.request("GET", path))["items"]
+        return {item["metadata"]["name"]: item["spec"]["size"] for item in items}
+
+    operator.cluster.apply(make_crd("Child", "children", versions=("v1beta1",)))
+    await operator.start(watching=("kopfexamples", "children"))
+    await kex.create_and_wait(spec={"items": {"a": 1, "b": 2}})
+    operator.cluster.apply(make_crd("Child", "children", versions=("v1beta1", "v1")))
+    await logs.wait("Starting the watch-stream for children.v1.kopf.dev.*")
+    await asyncio.sleep(10)
+    await kex.merge({"spec": {"items": {"a": 3, "b": None, "c": 4}}})
+    await asyncio.sleep(10)
+    assert await get_sizes() == {"a": 3, "c": 4}
+    await api.request("PATCH", f"{path}/a", {"spec": {"size": 5}}, MERGE_PATCH)
+    await api.request("DELETE", f"{path}/c")
+    await asyncio.sleep(10)
+    assert await get_sizes() == {"a": 3, "c": 4}
+    writes = count_requests(operator, "patch", "children")
+    await asyncio.sleep(100)
+    assert count_requests(operator, "patch", "children") == writes

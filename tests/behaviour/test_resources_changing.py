@@ -148,6 +148,33 @@ async def test_a_new_preferred_version_replaces_the_previous_one(operator: Opera
     assert ("temps.v1beta1.example.com", "second") not in calls
 
 
+@pytest.mark.parametrize("change", ["scope", "kind"])
+async def test_resources_that_are_defined_anew_are_served_as_they_are_now(
+    operator: Operator, api: API, calls: Calls, logs: Logs, change: str
+) -> None:
+    """As with `kubectl replace --force`: the operator sees no moment without the resource."""
+    define(operator.cluster, "temps")
+
+    @kopf.on.create("temps")
+    async def fn(namespace: str | None, resource: kopf.Resource, **_: Any) -> None:
+        calls.append((namespace, resource.kind))
+
+    await operator.start(watching=("temps",))
+    await undefine(api, "temps")
+    async with asyncio.timeout(PATIENCE):
+        while [crd async for crd in _list_definitions(api)].count("temps.kopf.dev"):
+            await asyncio.sleep(0.001)
+    options: dict[str, Any] = {"scope": "Cluster"} if change == "scope" else {"kind": "Changed"}
+    define(operator.cluster, "temps", **options)
+    await logs.wait("Starting the watch-stream for temps.v1.kopf.dev.*", times=2)
+    kind, namespace = ("Temp", None) if change == "scope" else ("Changed", "default")
+    place = "temps" if change == "scope" else "namespaces/default/temps"
+    obj = {"apiVersion": "kopf.dev/v1", "kind": kind, "metadata": {"name": "obj"}}
+    await api.request("POST", f"/apis/kopf.dev/v1/{place}", obj)
+    await calls.wait_length(1)
+    assert calls == [(namespace, kind)]
+
+
 async def test_scanning_can_be_disabled(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
     note(calls, "temps")
     note(calls, "kopfexamples")

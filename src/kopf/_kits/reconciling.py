@@ -185,7 +185,8 @@ class _Reconciliation:
         if child is None:
             return None
         desired = to_plain(child)
-        resource = find_resource(self._owned, desired)
+        same_version = find_resource(self._owned, desired)
+        resource = same_version or _find_other_version(self._owned, desired)
         if resource is None:
             raise LookupError(
                 f"{self._handler} yields {desired.get('kind')!r} of {desired.get('apiVersion')!r}, which is not among "
@@ -196,12 +197,12 @@ class _Reconciliation:
             raise ValueError(f"{_name(desired)} is yielded twice.")
         _check_pause(self._controllers, self._cause.resource)
         try:
-            body = await _write(desired, resource, self._check_owner)
+            body = await _write(desired, same_version, self._check_owner)
         except ApplyConflictError as e:
             managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in e.conflicts.items())
             text = "%s: %s. Kopf takes it over, because the handler yields it. If it is not yours, do not yield it."
             self._cause.logger.warning(text, _name(desired), managers)
-            body = await _write(desired, resource, self._check_owner, force=True)
+            body = await _write(desired, same_version, self._check_owner, force=True)
         self._yielded[key] = body
         return body
 
@@ -264,7 +265,7 @@ class _Reconciliation:
 
 
 async def _write(
-    desired: Obj, resource: Resource, check: Callable[[Place, KubeObject | None], None], *, force: bool = False
+    desired: Obj, resource: Resource | None, check: Callable[[Place, KubeObject | None], None], *, force: bool = False
 ) -> Body:
     try:
         return await apply_plain(get_current_api(), desired, resource=resource, check=check, force=force)
@@ -283,6 +284,12 @@ def _check_pause(controllers: Controllers, resource: Resource) -> None:
     """Do not write beside the operator that has the priority, even if the call began before the pause."""
     if controllers.is_paused(resource):
         raise CallPausedError
+
+
+def _find_other_version(owned: Sequence[Resource], desired: Obj) -> Resource | None:
+    """Find the resource that is watched in another version: its definition can get a new preferred one."""
+    group = str(desired.get("apiVersion")).rpartition("/")[0]
+    return next((item for item in owned if (item.group, item.kind) == (group, desired.get("kind"))), None)
 
 
 def _list_returned(result: Any) -> Sequence[K8sObject | None]:

@@ -46,11 +46,11 @@ class Watchers:
         Resources of unavailable API groups are watched as before.
         """
         known: dict[Resource, Slots] = {}
-        subresources = {resource: resource.subresources for resource in plan}
+        traits = {resource: _get_traits(resource) for resource in plan}
         outdated = {
             resource
             for resource, watcher in self._watchers.items()
-            if watcher.handlers != plan.get(resource) or resource.subresources != subresources[resource]
+            if watcher.handlers != plan.get(resource) or _get_traits(resource) != traits[resource]
         }
         for resource in sorted(outdated, key=str):
             if resource.api_version not in unavailable:
@@ -136,3 +136,8 @@ class Watchers:
         """Stop watching, and let running handlers finish."""
         await asyncio.gather(*(watcher.stop() for watcher in self._watchers.values()))
         self._watchers.clear()
+
+
+def _get_traits(resource: Resource) -> tuple[object, ...]:
+    """Return what affects the handling, and changes if the resource is defined anew."""
+    return resource.namespaced, resource.kind, resource.subresources
