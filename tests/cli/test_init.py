@@ -17,6 +17,7 @@ from tests.cli.processes import ROOT, Process
 from tests.forging import Forge
 from tests.patience import PATIENCE
 
+COMMIT = {"vcs_info": {"vcs": "git", "commit_id": "abc"}}
 LONGEST = "a" + "-very-long-name" * 3 + "-here"
 
 
@@ -110,28 +111,42 @@ def test_new_projects_have_manifests(folder: pathlib.Path, cluster: LocalCluster
 
 
 @pytest.mark.parametrize(
-    ("origin", "end"),
+    ("origin", "end", "is_for_images"),
     [
-        (None, ">=2"),
-        ({"url": "file:///home/jane/kopf", "dir_info": {"editable": True}}, " @ file:///home/jane/kopf"),
-        (
-            {"url": "https://example.com/kopf.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
-            " @ git+https://example.com/kopf.git@abc",
-        ),
+        (None, ">=2", True),
+        ({"url": "https://example.com/kopf.tar.gz", "archive_info": {}}, " @ https://example.com/kopf.tar.gz", True),
+        ({"url": "file:///home/jane/kopf", "dir_info": {"editable": True}}, " @ file:///home/jane/kopf", False),
+        ({"url": "https://example.com/kopf.git", **COMMIT}, " @ git+https://example.com/kopf.git@abc", False),
+        ({"url": "ssh://git@github.com/x/kopf.git", **COMMIT}, " @ git+ssh://git@github.com/x/kopf.git@abc", False),
+        ({"url": "https://github.com/x/kopf.git", **COMMIT}, " @ https://github.com/x/kopf/archive/abc.tar.gz", True),
+        ({"url": "https://github.com/x/kopf", **COMMIT}, " @ https://github.com/x/kopf/archive/abc.tar.gz", True),
     ],
 )
 def test_new_projects_need_the_same_kopf(
-    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, origin: object, end: str
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, origin: object, end: str, is_for_images: bool
 ) -> None:
+    """If the build of an image cannot take it from there, the command says so, and `make image` fails at once."""
     record = folder / "site" / "kopf-2.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: kopf\nVersion: 2.0\n")
     if origin is not None:
         (record / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(folder / "site")
-    init("my-app")
+    output = init("my-app").output
     assert (folder / "my-app" / "requirements.txt").read_text() == f"kopf[uvloop]{end}\n"
     assert f"\nkopf[dev]{end}\n" in (folder / "my-app" / "requirements-dev.txt").read_text()
+    assert ("cannot install Kopf" in output) is not is_for_images
+    (folder / "docker").write_text("#!/bin/sh\necho building\n")
+    (folder / "docker").chmod(0o755)
+    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["make", "image"], cwd="my-app", env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    if is_for_images:
+        assert (done.returncode, "building" in done.stdout) == (0, True)
+    else:
+        assert (done.returncode, done.stdout) == (2, f"1:kopf[uvloop]{end}\n")
+        assert "Name an archive" in done.stderr
 
 
 def test_folders_that_cannot_be_written_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,11 @@ _SUFFIX = ".tmpl"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
 """A label by RFC 1123; the kind of the objects and the names of all manifests are made from it."""
 
+_FOR_IMAGES = re.compile(r">=| @ https?://")
+"""Sources that the build of an image can use: it has neither git nor the files of this machine."""
+_GITHUB = re.compile(r"(https://github\.com/[^/]+/[^/]+?)(\.git)?/?")
+_ARCHIVE = "https://github.com/OWNER/kopf/archive/COMMIT.tar.gz"
+
 _TAKEN = frozenset({*keyword.kwlist, "Any", "Spec", "Status"})
 """The names that cannot be kinds, as the templates use them."""
 
@@ -63,6 +68,12 @@ def init(name: str, group: str) -> None:
             target.write_text(_fill(text, words), encoding="utf-8")
         except OSError as e:
             raise click.ClickException(f"Cannot write {name!r}: {e.strerror}.") from e
+    if not _FOR_IMAGES.match(words["source"]):
+        click.echo(
+            f"The image cannot install Kopf from {words['source'].removeprefix(' @ ')}. Before you build the image, "
+            f"write the address of an archive into both requirements files, e.g. {_ARCHIVE}.\n",
+            err=True,
+        )
     click.echo(f"The operator is in {name}/. Try it:\n\n  cd {name} && make test && kopf dev")
 
 
@@ -81,7 +92,9 @@ def _find_source() -> str:
     origin = json.loads(record)
     url: str = origin["url"]
     if (vcs := origin.get("vcs_info")) is not None:
-        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+        repository = _GITHUB.fullmatch(url)
+        commit = vcs["commit_id"]
+        url = f"{repository[1]}/archive/{commit}.tar.gz" if repository else f"{vcs['vcs']}+{url}@{commit}"
     return f" @ {url}"
 
 
