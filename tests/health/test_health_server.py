@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import Awaitable, Callable
 
 import aiohttp
@@ -69,3 +71,15 @@ async def test_answers(port: int, report: Callable[[], Awaitable[HealthReport]],
         assert (await request(f"{url}/healthz", "HEAD"))[0] == status
         assert (await request(f"{url}/other"))[0] == 404
         assert (await request(f"{url}/healthz", "POST"))[0] == 405
+
+
+async def test_nothing_stays_if_it_is_cancelled_while_it_starts(port: int) -> None:
+    """An embedded operator can be stopped at any moment; the next one needs the port."""
+    entering = asyncio.create_task(HealthServer(Endpoint("127.0.0.1", port, "/"), report_healthy, {}).__aenter__())
+    await asyncio.sleep(0)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert not [thread for thread in threading.enumerate() if thread.name == "kopf-health"]
+    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report_healthy, {}):
+        pass

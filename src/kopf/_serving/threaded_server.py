@@ -66,8 +66,14 @@ class ThreadedServer:
 
     async def __aenter__(self) -> Self:
         self._thread.start()
+        started = asyncio.wrap_future(self._started)
         try:
-            await asyncio.wrap_future(self._started)
+            await asyncio.shield(started)
+        except asyncio.CancelledError:
+            await asyncio.wait([started])  # it takes a moment; then the port is free again
+            if started.exception() is None:
+                await self.__aexit__(None, None, None)
+            raise
         except OSError as e:
             self._thread.join()
             subject = self._subject[:1].upper() + self._subject[1:]
