@@ -308,6 +308,51 @@ async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
         assert any(record.exc_info and record.exc_info[1] is error for record in found)
 
 
+class TextlessError(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("nosuch")
+
+
+class TextlessTemporaryError(TextlessError, kopf.TemporaryError):
+    def __init__(self) -> None:  # with no call of the inherited one
+        pass
+
+
+class TextlessPermanentError(TextlessError, kopf.PermanentError):
+    pass
+
+
+async def test_errors_with_broken_classes(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
+    """They are errors like any other, with their own consequences."""
+
+    def fail(param: type[Exception] = TextlessError, retry: int = 0, **_: Any) -> bool:
+        if not retry:
+            raise param
+        return True
+
+    for id, error in {
+        "arbitrary": TextlessError,
+        "temporary": TextlessTemporaryError,
+        "permanent": TextlessPermanentError,
+    }.items():
+        kopf.on.create("kopfexamples", id=id, param=error, retries=5, backoff=60)(fail)
+    kopf.timer("kopfexamples", id="timer", param=TextlessError, backoff=5)(fail)
+    kopf.on.create("kopfexamples", id="filtered", param=TextlessError, when=fail)(calls.noting("filtered"))
+    logs.expected.append("of Handler 'filtered' has failed: TextlessError")
+    await operator.start_and_handle(kex)
+    await logs.wait("Timer 'timer' succeeded.")
+    text = "<exception str\\(\\) failed>"
+    for line in (
+        f"Handler 'arbitrary' failed with an exception and will try again in 60 seconds: TextlessError: {text}",
+        f"Handler 'temporary' failed temporarily: {text}",
+        f"Handler 'permanent' failed permanently: {text}",
+        "Handler 'arbitrary' succeeded.",
+        "Handler 'temporary' succeeded.",
+    ):
+        assert len(logs.find(line)) == 1
+    assert calls == []
+
+
 async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_ones_in_sync_handlers(
     operator: Operator,
     kex: Objects,

@@ -16,7 +16,7 @@ from kopf._client.fencing import Fence
 from kopf._handlers.attempt_observer import AttemptObserver
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
-from kopf._handlers.handler_errors import HandlerTimeoutError, UnfitObjectError
+from kopf._handlers.handler_errors import HandlerTimeoutError, UnfitObjectError, with_text
 from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.invocation import invoke, make_error
 from kopf._handlers.outcomes import Attempt, Outcome, make_content
@@ -111,7 +111,7 @@ class HandlerExecutor:
             _report_cancellation(handler, call, logger)
             raise
         except Exception as e:
-            outcome = self._fail(handler, cause, attempt, e)
+            outcome = self._fail(handler, cause, attempt, with_text(e))
         except self.exits:
             raise
         except BaseException as e:  # e.g. a panic of a library in Rust

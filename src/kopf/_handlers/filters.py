@@ -8,7 +8,6 @@ change even if the handler is for one field. Callbacks of values also get the va
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -130,5 +129,7 @@ def _call(
             except ModelMismatchError:  # the handler waits until the object fits
                 return True
         return bool(callback(*args, **kwargs))
-    except (Exception, asyncio.CancelledError) as e:  # e.g. from the result of a cancelled task
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as e:  # e.g. a cancellation from the result of a cancelled task
         raise FilterError(explain(callback, f"{option} of {handler}", e)) from e

@@ -6,6 +6,7 @@ import enum
 
 from kopf._values.bodies import StanzaError
 from kopf._values.model_mismatch import ModelMismatchError
+from kopf._values.user_functions import NO_TEXT, get_text
 
 
 class ErrorsMode(enum.Enum):
@@ -32,9 +33,11 @@ class TemporaryError(Exception):
     :param delay: the delay before the retry, in seconds; with ``None`` or 0, Kopf retries the handler at once.
     """
 
+    delay: float | None = 60.0  # for subclasses that do not initialise it
+
     def __init__(self, msg: object = None, /, delay: float | None = 60.0) -> None:
         super().__init__(*(() if msg is None else (msg,)))
-        self.delay = delay
+        self.delay = delay if delay is None or type(delay) in (int, float) else float(delay)
 
 
 class AdmissionError(PermanentError):
@@ -44,6 +47,8 @@ class AdmissionError(PermanentError):
     :param message: the message for the user that makes the change.
     :param code: the HTTP status of the response of the API server, which replaces statuses below 400.
     """
+
+    code: int = 500  # for subclasses that do not initialise it
 
     def __init__(self, message: str | None = "", code: int | None = 500) -> None:
         super().__init__(*(() if message is None else (message,)))
@@ -68,6 +73,23 @@ class UnfitObjectError(TemporaryError):
 
 class HandlerChildrenRetry(TemporaryError):
     """Some sub-handlers are not finished, so Kopf calls their parent again."""
+
+
+def with_text(error: Exception) -> Exception:
+    """Return the error; if its class fails to make its text, return an error with the same consequences."""
+    if (text := get_text(error)) != NO_TEXT:
+        return error
+    match error:
+        case TemporaryError():
+            readable: Exception = TemporaryError(text, delay=error.delay)
+        case AdmissionError():
+            readable = AdmissionError(text, code=error.code)
+        case PermanentError():
+            readable = PermanentError(text)
+        case _:
+            readable = Exception(f"{type(error).__name__}: {text}")
+    readable.__cause__ = error
+    return readable
 
 
 def deny_malformed(error: StanzaError) -> AdmissionError:

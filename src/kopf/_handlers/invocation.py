@@ -13,6 +13,7 @@ from typing import Any, cast
 from kopf._client.fencing import Fence, FencedError
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler
 from kopf._handlers.thread_pools import ThreadPools
+from kopf._values.user_functions import get_text
 
 _SIGNALS = (StopIteration, asyncio.CancelledError, concurrent.futures.CancelledError)
 """The signals between event loops and coroutines. Errors of functions must not look like these."""
@@ -117,4 +118,5 @@ def make_error(e: BaseException) -> RuntimeError:
 
 def _describe(what: str, e: BaseException) -> str:
     """Describe it with the words of Python for coroutines & generators."""
-    return f"{what} raised {type(e).__name__}{f': {e}' if str(e) else ''}"
+    text = get_text(e)
+    return f"{what} raised {type(e).__name__}{f': {text}' if text else ''}"

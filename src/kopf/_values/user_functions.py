@@ -33,6 +33,10 @@ _FRAME_READERS = frozenset(
 """The functions that show all local variables of their callers."""
 
 
+NO_TEXT = "<exception str() failed>"
+"""The text of errors whose classes fail to make it; the same as in tracebacks."""
+
+
 class CallbackError(Exception):
     """A callback has failed. The text names the callback, its handler, and its place; the cause is the error."""
 
@@ -43,7 +47,16 @@ class FilterError(CallbackError):
 
 def explain(callback: Callable[..., Any], place: str, error: BaseException) -> str:
     """Describe a failed callback, with the ``place`` of its declaration in words."""
-    return f"The callback {describe_function(callback)} in {place} has failed: {type(error).__name__}: {error}"
+    failure = f"{type(error).__name__}: {get_text(error)}"
+    return f"The callback {describe_function(callback)} in {place} has failed: {failure}"
+
+
+def get_text(error: BaseException) -> str:
+    """Return the text of the error, or :data:`NO_TEXT` if its class fails to make it."""
+    try:
+        return str(error)
+    except Exception:
+        return NO_TEXT
 
 
 @contextlib.contextmanager
