@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from kopf_cluster import codec
+from kopf_cluster import codec, json_fields
 
 MAX_SIZE: Final = 10_000_000
 """The maximal number of characters and values of a document with aliases, including all copies."""
@@ -95,7 +95,10 @@ _Dumper.add_representer(
 
 def find_repeated(text: bytes) -> list[str]:
     """Return notes on repeated keys in a valid document, in the words of the decoder of the API server."""
-    text = text if _decode_json(text) is None else text.replace(b"\t", b" ")
+    if _decode_json(text) is not None:
+        if not json_fields.has_repeated(text):
+            return []
+        text = text.replace(b"\t", b" ")
     _survey(text)
     loader = _Loader(text)
     try:

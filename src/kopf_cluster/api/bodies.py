@@ -190,12 +190,8 @@ def write_options(request: Request) -> WriteOptions:
             named, "", [statuses.forbidden_value("force", "may not be specified for non-apply patch")]
         )
     warnings: list[str] = []
-    # Repeated fields occur in hand-written manifests; clients ask for their detection, as kubectl does.
-    repeated = (
-        find_repeated(request, strict=validation == "Strict")
-        if validation in ("Warn", "Strict") and request.body
-        else []
-    )
+    is_checked = validation != "Ignore" and request.body
+    repeated = find_repeated(request, strict=validation == "Strict") if is_checked else []
     return WriteOptions(
         dry_run=_is_dry_run(named, request.query.get("dryRun")),
         strict=validation == "Strict",

@@ -63,6 +63,7 @@ async def test_patches_are_to_blame_for_what_they_add(client: Client, content_ty
 @pytest.mark.parametrize(
     ("validation", "status", "expected"),
     [
+        ("", 201, ['duplicate field "data.a"', 'unknown field "alien"']),
         ("Warn", 201, ['duplicate field "data.a"', 'unknown field "alien"']),
         ("Strict", 400, []),
         ("Ignore", 201, []),
@@ -132,6 +133,7 @@ LINES = ['line 8: key "foo" already set in map', 'line 10: key "a" already set i
 @pytest.mark.parametrize(
     ("validation", "status", "expected"),
     [
+        ("", 201, LINES),
         ("Warn", 201, LINES),
         ("Strict", 400, []),
         ("Ignore", 201, []),
