@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -163,6 +164,36 @@ async def test_cleanup_happens_after_a_fatal_failure(operator: Operator, calls: 
     with pytest.raises(kopf.LoginError, match="no way in"):
         await operator.wait()
     assert calls == ["cleaned"]
+
+
+@pytest.mark.parametrize("way", ["stop", "cancel"])
+async def test_an_exit_after_a_failure_is_not_interrupted(
+    operator: Operator, calls: Calls, logs: Logs, way: str
+) -> None:
+    """E.g. by the signal of the kubelet: the cleanup is finished, and the error is told."""
+    registry = operator.registry = kopf.OperatorRegistry()
+    going_on = asyncio.Event()
+
+    @kopf.on.startup(registry=registry)
+    async def fail(**_: Any) -> None:
+        raise kopf.PermanentError("no database")
+
+    @kopf.on.cleanup(registry=registry)
+    async def clean(**_: Any) -> None:
+        calls.append("entered")
+        await going_on.wait()
+        calls.append("left")
+
+    logs.expected.append("no database")
+    launching = asyncio.create_task(operator.launch())
+    await calls.wait_length(1)
+    ending = asyncio.create_task(operator.stop() if way == "stop" else operator.cancel())
+    await asyncio.sleep(0.1)
+    going_on.set()
+    with pytest.raises(kopf.ActivityError, match="no database") if way == "stop" else contextlib.nullcontext():
+        await ending
+    await launching
+    assert calls == ["entered", "left"]
 
 
 @pytest.mark.fastforward

@@ -215,12 +215,20 @@ def _releasing(flag: Flag | None) -> Iterator[None]:
 
 
 async def _run_until_stopped(running: Operator, stop_flag: Flag | None, settings: OperatorSettings) -> None:
-    stopped = asyncio.Event()
-    tasks = [asyncio.create_task(running.run(), name="operator"), asyncio.create_task(stopped.wait())]
+    stopped, ending = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(running.run(ending), name="operator")
+    waiters: list[asyncio.Task[Any]] = [asyncio.create_task(stopped.wait())]
     if stop_flag is not None:
-        tasks.append(asyncio.create_task(wait_flag(stop_flag), name="waiting for the stop-flag"))
+        waiters.append(asyncio.create_task(wait_flag(stop_flag), name="waiting for the stop-flag"))
     with stopping_by_signals(stopped, settings.process):
-        await run_tasks(tasks)
+        try:
+            await asyncio.wait([task, *waiters], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not ending.is_set():  # otherwise, it finishes its work already, because of an error
+                task.cancel()
+            await cancel(waiters)
+            await asyncio.gather(task, return_exceptions=True)
+    _raise_first_error([task, *waiters])
 
 
 def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Unpack[OperatorOptions]) -> None:
@@ -265,6 +273,10 @@ async def run_tasks(
         await asyncio.wait(tasks, return_when=return_when)
     finally:
         await cancel(tasks)
+    _raise_first_error(tasks)
+
+
+def _raise_first_error(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         if not task.cancelled():
             task.result()

@@ -115,9 +115,13 @@ class Operator:
         self._executor = setup.instruments.make_executor(setup.settings.execution, setup.observers)
         self._activities = Activities(setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices)
 
-    async def run(self) -> None:
-        """Run until cancelled. Raises errors after which the operator cannot go on."""
-        clock = Clock()
+    async def run(self, ending: asyncio.Event | None = None) -> None:
+        """
+        Run until cancelled. Raises errors after which the operator cannot go on.
+
+        It sets ``ending`` when it begins to finish its work.
+        """
+        clock, ending = Clock(), ending or asyncio.Event()
         self._setup.instruments.on_start(clock.now())
         recorder = EventRecorder(self._api, self._setup.settings)
         with (
@@ -135,8 +139,9 @@ class Operator:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)
                 async with self._serve(watchdog):
-                    await self._work(recorder, clock)
+                    await self._work(recorder, clock, ending)
             finally:
+                ending.set()
                 await self._shut_down()
 
     async def _run_activity(self, activity: Activity) -> None:
@@ -163,7 +168,7 @@ class Operator:
         )
         return serving(sources)
 
-    async def _work(self, recorder: EventRecorder, clock: Clock) -> None:
+    async def _work(self, recorder: EventRecorder, clock: Clock, ending: asyncio.Event) -> None:
         authenticator = Authenticator(self._vault, self._setup.registry, self._activities)
         if not self._vault.is_populated:
             login_logger.log(get_internal_level(), "Initial authentication has been initiated.")
@@ -198,6 +203,7 @@ class Operator:
             try:
                 await fail_together([observing, participating, *publishing, *helpers])
             finally:
+                ending.set()
                 self._setup.instruments.on_stop()
                 if replicas is not None and coordinating is not None and not coordinating.done():
                     await replicas.leave()  # while everything works
