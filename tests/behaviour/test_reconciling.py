@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects, Refused
+from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects, Refused, get_essence
 from tests.behaviour.running import Calls, Logs, Operator, get_pauses
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
@@ -373,6 +373,33 @@ async def test_other_children_of_children_are_not_pruned(
         "adopted": {"x": "y"},
         "yielded": {"x": "y", "kopf.dev/reconciler": "fn"},
     }
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_changes_are_followed_during_a_long_creation(
+    operator: Operator, kex: Objects, calls: Calls, api: API, restart: bool
+) -> None:
+    declare_yielding("yielding", calls)
+
+    @kopf.on.create("kopfexamples")
+    async def slow_fn(spec: Any, patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["own"] = "mine"
+        if "done" not in spec:
+            raise kopf.TemporaryError("not yet", delay=1000)
+
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create(spec={"items": {"a": "1"}})
+    await asyncio.sleep(10)
+    if restart:
+        await operator.restart()
+    for items in ({"a": "2"}, {"a": "1"}, {"a": "3", "b": "4"}):
+        count = len(calls)
+        await kex.merge({"spec": {"items": items}})
+        await asyncio.sleep(10)
+        assert {name: item["data"]["key"] for name, item in (await list_maps(api)).items()} == items
+        assert len(calls) == count + 1
+    await kex.merge({"spec": {"done": True}})
+    await kex.wait(lambda obj: get_essence(obj) is not None)
 
 
 async def test_waiting_for_children(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:

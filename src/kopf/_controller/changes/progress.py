@@ -149,10 +149,13 @@ class Progress(Mapping[HandlerId, HandlerState]):
         if self._is_woken(handler):
             # It can have waited for just this.
             return None if state.finished else replace(state, delayed=None)
+        # A reconciler follows all changes. It waits neither for its retry, as a change can be the cure of its failure,
+        # nor for the end of a creation.
+        is_behind = isinstance(handler, ReconcilingHandler) and state.digest != seen.get_seen(handler)
         if not state.finished:
-            # A reconciler does not wait for its retry if the object has changed: this can be the cure of its failure.
-            is_cure = isinstance(handler, ReconcilingHandler) and state.digest != seen.get_seen(handler)
-            return replace(state, delayed=None) if is_cure else state
+            return replace(state, delayed=None) if is_behind else state
+        if is_behind and state.digest is not None:
+            return None
         if self._called is not None and self._is_of_previous_operator(handler):
             return None
         if state.digest is not None and state.is_overtaken(seen.get(handler)):
