@@ -713,6 +713,21 @@ def test_subhandlers_of_subhandlers() -> None:
 # --- threads and event loops ---
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_reconcilers_need_a_cluster(is_async: bool) -> None:
+    registry = kopf.OperatorRegistry()
+
+    async def async_fn(**_: Any) -> Any:
+        return {"apiVersion": "v1", "kind": "ConfigMap"}
+
+    def sync_fn(**_: Any) -> Any:
+        return {"apiVersion": "v1", "kind": "ConfigMap"}
+
+    fn = kopf.reconcile("kopfexamples", owns="configmaps", registry=registry)(async_fn if is_async else sync_fn)
+    run = run_handler(fn, registry=registry)
+    assert (run.outcome, str(run.exception)[:35]) == ("retried", "This call needs the Kubernetes API:")
+
+
 def test_synchronous_functions_are_called_right_here() -> None:
     def fn(**_: Any) -> Any:
         with pytest.raises(RuntimeError):
