@@ -5,6 +5,7 @@ JSON: the fast encoder and decoder, and the equality and the types of values.
 from __future__ import annotations
 
 from collections.abc import Collection
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +37,20 @@ def decode(data: bytes) -> Any:
         return _decoder.decode(data)
     except UnicodeDecodeError as error:  # in the names of fields only
         raise DecodeError(f"invalid UTF-8: {error}") from None
+
+
+def normalise(value: Any) -> Any:
+    """Copy JSON values with numbers as API servers store them in custom resources: those without fractions, as ints."""
+    return _normaliser.decode(_encoder.encode(value))
+
+
+def _read_number(text: str) -> int | float:
+    number = float(text)
+    return int(Decimal(text)) if number.is_integer() and abs(number) < _FIRST_WITH_EXPONENT else number
+
+
+_FIRST_WITH_EXPONENT: Final = 1e21
+_normaliser: Final = msgspec.json.Decoder(float_hook=_read_number)
 
 
 def same(one: Any, two: Any) -> bool:

@@ -111,7 +111,7 @@ def fill_defaults(value: Any, schema: Schema, *, absent: bool = True) -> None:
                 del value[name]
         for name, default in schema.defaults.items():
             if absent and name not in value:
-                value[name] = codec.decode(codec.encode(default))
+                value[name] = codec.normalise(default)
         for name, item in value.items():
             sub = schema.properties.get(name, schema.additional)
             if sub is not None:

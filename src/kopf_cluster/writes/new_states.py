@@ -201,7 +201,7 @@ def settle_body(
     """Complete the new state in place, and return its errors; add the paths of dropped fields to the list."""
     errors: list[statuses.FieldError] = []
     if kind.schema is not None:
-        body = codec.decode(codec.encode({key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
+        body = codec.normalise({key: value for key, value in new.items() if key not in objects.HEAD_FIELDS})
         dropped = list(prune(body, kind.schema, "", root=True))
         dropped.sort()
         dropped += sorted(prune_embedded(body, kind.schema, ""))

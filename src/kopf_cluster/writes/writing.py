@@ -125,7 +125,11 @@ class Writer:
                 and not options.repeated
                 and not (kind.rules and kind.rules.transitional)
             )
-            wrong = [] if is_same else new_states.settle(kind, new, old, sent, options)
+            wrong: list[statuses.FieldError] = []
+            if is_same:
+                new = {**old, "metadata": new["metadata"]}  # with the numbers as they are stored
+            else:
+                wrong = new_states.settle(kind, new, old, sent, options)
         except statuses.Undecodable as error:
             if not options.patching or options.applied:
                 raise
