@@ -7,7 +7,7 @@ The rules follow "Extend the Kubernetes API with CustomResourceDefinitions" for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kopf_cluster import ages, codec, jsonpaths
@@ -37,14 +37,22 @@ PLURAL: Final = "customresourcedefinitions"
 
 _STRATEGIES: Final = ("None", "Webhook")
 _SCOPES: Final = ("Cluster", "Namespaced")
+_PARTS: Final = {
+    "schema": "validation",
+    "subresources": "subresources",
+    "additionalPrinterColumns": "additionalPrinterColumns",
+}
+"""The parts of versions, and their names outside of the versions."""
+_IN_VERSION: Final = re.compile(r"spec\.versions\[\d+\]\.(\w+)")
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 
 
 def settle(new: Obj, old: Obj | None) -> list[FieldError]:
     """Complete a well-typed definition with its defaults and the initial status, and validate it."""
-    errors = list(_validate(new["metadata"].get("name", ""), new.get("spec") or {}))
+    given = new.get("spec") or {}
+    errors = list(_validate(new["metadata"].get("name", ""), given))
     if errors:
-        return errors
+        return _name_common_parts(errors, given.get("versions") or [])
     if old is None or new["spec"]["versions"] != old["spec"]["versions"]:
         for index, version in enumerate(new["spec"]["versions"]):
             path = f"spec.versions[{index}].schema.openAPIV3Schema"
@@ -53,7 +61,7 @@ def settle(new: Obj, old: Obj | None) -> list[FieldError]:
             wrong = wrong or list(cel_budgets.validate(cel_rules.compile_rules(raw), path))
             errors += [*wrong, *_validate_defaults(schemas.parse(raw), path)]
         if errors:
-            return errors
+            return _name_common_parts(errors, new["spec"]["versions"])
     spec = new["spec"] = dict(new["spec"])
     names = spec["names"] = dict(spec["names"])
     names["singular"] = names.get("singular") or names["kind"].lower()
@@ -69,6 +77,24 @@ def settle(new: Obj, old: Obj | None) -> list[FieldError]:
         errors += _validate_change(spec, old["spec"])
         errors += _validate_stored_versions(new)
     return errors
+
+
+def _name_common_parts(errors: Iterable[FieldError], versions: Sequence[Obj]) -> list[FieldError]:
+    """Name what all versions have in common as the API server does: it keeps these parts once, outside of them."""
+    common = {
+        part: name
+        for part, name in _PARTS.items()
+        if versions and versions[0].get(part) and all(version.get(part) == versions[0][part] for version in versions)
+    }
+    named: dict[FieldError, None] = {}
+    for error in errors:
+        found = _IN_VERSION.match(error.field)
+        if found is not None and found[1] in common:
+            place = f"spec.{common[found[1]]}"
+            field, text = error.field.replace(found[0], place), error.text.replace(found[0], place)
+            error = FieldError(field, error.reason, text)
+        named[error] = None
+    return list(named)
 
 
 def _validate(name: str, spec: Obj) -> Iterator[FieldError]:
@@ -134,9 +160,9 @@ def _validate_version(version: Obj, path: str) -> Iterator[FieldError]:
         yield from _validate_schema(root, f"{path}.schema.openAPIV3Schema")
     if (scale := (version.get("subresources") or {}).get("scale")) is not None:
         yield from _validate_scale(scale, f"{path}.subresources.scale")
-    for field in ("additionalPrinterColumns", "selectableFields"):
+    for field, name in (("additionalPrinterColumns", "JSONPath"), ("selectableFields", "jsonPath")):
         for index, item in enumerate(version.get(field) or ()):
-            yield from _validate_path(item.get("jsonPath"), f"{path}.{field}[{index}].jsonPath")
+            yield from _validate_path(item.get("jsonPath"), f"{path}.{field}[{index}].{name}")
 
 
 def _validate_path(text: str | None, path: str) -> Iterator[FieldError]:

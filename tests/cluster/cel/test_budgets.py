@@ -149,7 +149,7 @@ def refusals(reply: Reply) -> list[str]:
     return [f"{cause['field']}: {cause['message']}" for cause in reply.body["details"]["causes"]]
 
 
-SCHEMA = "spec.versions[0].schema.openAPIV3Schema"
+SCHEMA = "spec.validation.openAPIV3Schema"
 ADVICE = (
     "(try simplifying the rule(s), or adding maxItems, maxProperties, and maxLength where arrays, maps, and "
     "strings are declared)"

@@ -108,7 +108,7 @@ async def test_transitions_are_checked_and_old_sins_are_forgiven(client: Client)
 
 async def test_wrong_rules_are_refused_with_the_definition(client: Client) -> None:
     [(place, _)] = causes(await client.call("POST", CRDS, json=make_ruled({"rule": "self.unknown > 0"}, size=INT)))
-    assert place == "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
+    assert place == "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
     assert (await client.call("POST", CRDS, json=make_ruled({"rule": 5}, size=INT))).status == 400
 
 

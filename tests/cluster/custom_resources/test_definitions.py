@@ -8,7 +8,7 @@ from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CRDS, KEXES, Client, causes, make_definition, make_kex
 
 SPEC = ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"]
-IN_SPEC = "spec.versions[0].schema.openAPIV3Schema.properties[spec]"
+IN_SPEC = "spec.validation.openAPIV3Schema.properties[spec]"
 
 
 async def wait_established(client: Client, name: str = "kexes.example.com") -> Any:
@@ -19,6 +19,70 @@ async def test_defined_kinds_are_served_at_once(client: Client) -> None:
     assert (await client.call("GET", KEXES)).status == 404
     await client.create(CRDS, make_definition())
     await client.create(KEXES, make_kex())
+
+
+SCALE = {"scale": {"specReplicasPath": "x", "statusReplicasPath": ".status.x"}}
+OTHER_SCALE = {**SCALE, "status": {}}
+WRONG, OTHER_WRONG = (
+    {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": t}}}} for t in ("text", "odd")
+)
+WRONG_DEFAULT = {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}}
+GOOD = {"openAPIV3Schema": {"type": "object"}}
+COLUMNS, OTHER_COLUMNS = ([{"name": name, "type": "string", "jsonPath": ".a["}] for name in "xy")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ({"schema": WRONG}, {"schema": WRONG}, ["spec.validation.openAPIV3Schema.properties[a].type"]),
+        (
+            {"schema": WRONG_DEFAULT},
+            {"schema": WRONG_DEFAULT},
+            ["spec.validation.openAPIV3Schema.properties[a].default"],
+        ),
+        ({"schema": WRONG}, {"schema": GOOD}, ["spec.versions[0].schema.openAPIV3Schema.properties[a].type"]),
+        (
+            {"schema": WRONG},
+            {"schema": OTHER_WRONG},
+            [f"spec.versions[{i}].schema.openAPIV3Schema.properties[a].type" for i in (0, 1)],
+        ),
+        ({"schema": {}}, {"schema": {}}, [f"spec.versions[{i}].schema.openAPIV3Schema" for i in (0, 1)]),
+        ({"subresources": SCALE}, {"subresources": SCALE}, ["spec.subresources.scale.specReplicasPath"]),
+        (
+            {"subresources": SCALE},
+            {"subresources": OTHER_SCALE},
+            [f"spec.versions[{i}].subresources.scale.specReplicasPath" for i in (0, 1)],
+        ),
+        (
+            {"additionalPrinterColumns": COLUMNS},
+            {"additionalPrinterColumns": COLUMNS},
+            ["spec.additionalPrinterColumns[0].JSONPath"],
+        ),
+        (
+            {"additionalPrinterColumns": COLUMNS},
+            {"additionalPrinterColumns": OTHER_COLUMNS},
+            [f"spec.versions[{i}].additionalPrinterColumns[0].JSONPath" for i in (0, 1)],
+        ),
+        (
+            {"schema": WRONG, "subresources": SCALE},
+            {"schema": WRONG, "subresources": OTHER_SCALE},
+            [
+                "spec.validation.openAPIV3Schema.properties[a].type",
+                *[f"spec.versions[{i}].subresources.scale.specReplicasPath" for i in (0, 1)],
+            ],
+        ),
+    ],
+)
+async def test_errors_in_common_parts_of_versions_are_named_once(
+    client: Client, first: dict[str, Any], second: dict[str, Any], expected: list[str]
+) -> None:
+    """As a real server (1.20) does: it keeps what all versions have in common outside of them."""
+    definition = make_definition(schema=GOOD, subresources={})
+    common = definition["spec"]["versions"][0]
+    other = {**common, "name": "v2", "storage": False}
+    definition["spec"]["versions"] = [{**common, **first}, {**other, **second}]
+    reply = await client.call("POST", CRDS, json=definition)
+    assert (reply.status, sorted(field for field, _ in causes(reply))) == (422, sorted(expected))
 
 
 async def test_definitions_are_completed_and_established(client: Client) -> None:
@@ -45,7 +109,7 @@ async def test_definitions_are_completed_and_established(client: Client) -> None
         (
             ["spec", "versions", 0, "schema", "openAPIV3Schema"],
             {"type": "string"},
-            [("spec.versions[0].schema.openAPIV3Schema.type", "FieldValueInvalid")],
+            [("spec.validation.openAPIV3Schema.type", "FieldValueInvalid")],
         ),
         (
             SPEC,
@@ -65,14 +129,14 @@ async def test_definitions_are_completed_and_established(client: Client) -> None
         (
             ["spec", "versions", 0, "additionalPrinterColumns"],
             [{"name": "A", "type": "string", "jsonPath": ".a["}],
-            [("spec.versions[0].additionalPrinterColumns[0].jsonPath", "FieldValueInvalid")],
+            [("spec.additionalPrinterColumns[0].JSONPath", "FieldValueInvalid")],
         ),
         (["spec", "conversion"], {"strategy": "Other"}, [("spec.conversion.strategy", "FieldValueNotSupported")]),
         (["spec", "conversion"], {}, [("spec.conversion.strategy", "FieldValueRequired")]),
         (
             ["spec", "versions", 0, "additionalPrinterColumns"],
             [{"name": "x", "type": "string"}],
-            [("spec.versions[0].additionalPrinterColumns[0].jsonPath", "FieldValueRequired")],
+            [("spec.additionalPrinterColumns[0].JSONPath", "FieldValueRequired")],
         ),
         (
             ["spec", "versions", 0, "selectableFields"],

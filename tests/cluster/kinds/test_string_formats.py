@@ -270,5 +270,5 @@ async def test_defaults_have_the_format(cluster: LocalCluster, client: Client) -
     definition = make_definition(spec={"type": "object", "properties": {"when": when}})
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     reply = await client.call("POST", path, json=definition)
-    field = "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[when].default"
+    field = "spec.validation.openAPIV3Schema.properties[spec].properties[when].default"
     assert causes(reply) == [(field, "FieldValueTypeInvalid")]

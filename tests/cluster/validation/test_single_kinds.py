@@ -531,7 +531,7 @@ async def test_arrays_need_items(client: Client) -> None:
         }
     )
     reply = await client.call("POST", CRDS, json=definition)
-    path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties"
+    path = "spec.validation.openAPIV3Schema.properties[spec].properties"
     assert [f"{cause['field']}: {cause['message']}" for cause in reply.body["details"]["causes"]] == [
         f"{path}[a].items: Required value: must be specified",
         f"{path}[b].items.items: Required value: must be specified",
