@@ -182,8 +182,8 @@ def test_deferred_memos_are_those_of_the_first_appearance_and_are_made_only_if_n
     assert isinstance(deferred, Deferred)
     operator_memo.value = "new"
     assert len(memos) == 0
-    assert deferred.make() == {"value": "old"}
-    assert deferred.make() is memos.recall("uid1")
+    assert deferred.make(deferred.key) == {"value": "old"}
+    assert deferred.make(deferred.key) is memos.recall("uid1")
 
 
 def test_memos_of_custom_classes_are_never_deferred() -> None:

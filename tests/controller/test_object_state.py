@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf._controller.changes.object_memory import Result, SavedProgress, Unsaved
-from kopf._controller.object_state import ObjectState, Rules, make_state
+from kopf._controller.object_state import ObjectState, Rules
 from kopf._controller.throttling import get_delay, is_overtaking
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
@@ -55,7 +55,7 @@ def get_alarm(state: ObjectState) -> float | None:
 
 @pytest.fixture
 def state() -> ObjectState:
-    return make_state(make_rules())
+    return ObjectState(make_rules())
 
 
 def test_nothing_is_to_be_done_at_first(state: ObjectState) -> None:
@@ -332,7 +332,7 @@ def test_conflicts_are_counted(state: ObjectState) -> None:
 
 @pytest.mark.parametrize("comparable", [True, False])
 def test_a_write_that_changes_nothing_has_no_echo(comparable: bool) -> None:
-    state = make_state(make_rules(comparable=comparable))
+    state = ObjectState(make_rules(comparable=comparable))
     start(state, make(1))
     assert state.on_response(make(1), make(1), 0) is True
     state.on_result(Result(make(1), changed=True, settled=True), 0)
@@ -341,7 +341,7 @@ def test_a_write_that_changes_nothing_has_no_echo(comparable: bool) -> None:
 
 @pytest.mark.parametrize(("version", "is_latest"), [(2, True), (3, True), (4, False)])
 def test_comparable_versions_tell_if_what_waits_is_newer_than_the_response(version: int, is_latest: bool) -> None:
-    state = make_state(make_rules(comparable=True))
+    state = ObjectState(make_rules(comparable=True))
     start(state, make(1))
     state.on_event(make(version), 0)
     assert state.on_response(make(1), make(3), 0) is is_latest
@@ -350,7 +350,7 @@ def test_comparable_versions_tell_if_what_waits_is_newer_than_the_response(versi
 
 @pytest.mark.parametrize("comparable", [True, False])
 def test_the_echo_of_our_own_write_is_not_handled(comparable: bool) -> None:
-    state = make_state(make_rules(comparable=comparable))
+    state = ObjectState(make_rules(comparable=comparable))
     start(state, make(1))
     assert state.on_response(make(1), make(2), 0) is True
     state.on_result(Result(make(2), changed=True, settled=True), 0)
@@ -362,7 +362,7 @@ def test_the_echo_of_our_own_write_is_not_handled(comparable: bool) -> None:
 
 @pytest.mark.parametrize("comparable", [True, False])
 def test_what_comes_after_the_echo_is_handled(comparable: bool) -> None:
-    state = make_state(make_rules(comparable=comparable))
+    state = ObjectState(make_rules(comparable=comparable))
     start(state, make(1))
     state.on_response(make(1), make(3), 0)
     state.on_result(Result(make(3), changed=True, settled=True), 0)
@@ -371,7 +371,7 @@ def test_what_comes_after_the_echo_is_handled(comparable: bool) -> None:
 
 
 def test_comparable_versions_need_neither_the_echo_nor_the_time() -> None:
-    state = make_state(make_rules(comparable=True))
+    state = ObjectState(make_rules(comparable=True))
     start(state, make(1))
     state.on_response(make(1), make(5), 0)
     state.on_result(Result(make(5), changed=True, settled=True), 0)
@@ -532,8 +532,8 @@ def test_the_memory_is_empty_at_first(state: ObjectState) -> None:
 
 def test_states_are_small() -> None:
     """There are as many of them as there are objects that wait for something."""
-    assert not hasattr(make_state(make_rules()), "__dict__")
-    assert not hasattr(make_state(make_rules()).memory, "__dict__")
+    assert not hasattr(ObjectState(make_rules()), "__dict__")
+    assert not hasattr(ObjectState(make_rules()).memory, "__dict__")
 
 
 def test_handlers_are_woken_for_the_last_known_state(state: ObjectState) -> None:

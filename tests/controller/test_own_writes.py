@@ -45,7 +45,7 @@ def writes(request: pytest.FixtureRequest) -> OwnWrites:
 
 def test_without_own_writes_everything_is_news(writes: OwnWrites) -> None:
     assert [writes.is_news(version) for version in ("3", "4", "5")] == [True, True, True]
-    assert writes.expecting is False
+    assert writes.expected is None
 
 
 def test_the_echo_after_the_response_is_not_news_but_what_follows_is(writes: OwnWrites) -> None:
@@ -60,46 +60,46 @@ def test_what_comes_before_the_echo_is_stale(writes: OwnWrites) -> None:
 
 def test_the_echo_before_the_response_is_not_expected_any_more(writes: OwnWrites) -> None:
     write(writes, "6", previous="4", seen=("5", "6"))
-    assert not writes.expecting
+    assert writes.expected is None
     assert writes.is_superseded("6", "6")
     assert writes.is_news("7")
 
 
 def test_what_comes_after_the_early_echo_is_not_superseded_by_the_response(writes: OwnWrites) -> None:
     write(writes, "6", previous="4", seen=("6", "7"))
-    assert not writes.expecting
+    assert writes.expected is None
     assert not writes.is_superseded("7", "6")
 
 
 def test_what_comes_before_the_response_with_no_echo_is_superseded(writes: OwnWrites) -> None:
     write(writes, "6", previous="4", seen=("5",))
-    assert writes.expecting is True
+    assert writes.expected is not None
     assert writes.is_superseded("5", "6")
 
 
 def test_nothing_is_expected_of_a_write_that_has_changed_nothing(writes: OwnWrites) -> None:
     write(writes, "4", previous="4")
-    assert not writes.expecting
+    assert writes.expected is None
     assert writes.is_news("5")
 
 
 def test_the_echo_of_the_previous_write_can_come_during_the_next_one(writes: OwnWrites) -> None:
     write(writes, "5", previous="4")
     write(writes, "6", previous="5", seen=("5",))
-    assert writes.expecting is True
+    assert writes.expected is not None
     assert not writes.is_news("6")
 
 
 def test_echoes_of_both_writes_can_come_during_the_next_one(writes: OwnWrites) -> None:
     write(writes, "5", previous="4")
     write(writes, "6", previous="5", seen=("5", "6"))
-    assert not writes.expecting
+    assert writes.expected is None
 
 
 def test_after_giving_up_everything_is_news(writes: OwnWrites) -> None:
     write(writes, "6", previous="4")
     writes.give_up()
-    assert not writes.expecting
+    assert writes.expected is None
     assert writes.is_news("7")
 
 
@@ -108,7 +108,7 @@ def test_comparable_versions_need_no_echo() -> None:
     write(writes, "9", previous="4")
     assert not writes.is_news("8")
     assert writes.is_news("10")
-    assert not writes.expecting
+    assert writes.expected is None
 
 
 def test_incomparable_versions_are_never_compared() -> None:
@@ -188,17 +188,17 @@ class World:
             return  # nothing was written
         self.last_written = response
         self.writes.finish(self.version(response), previous=self.version(handled))
-        self.awaited = response if self.writes.expecting else None
+        self.awaited = response if self.writes.expected is not None else None
         if not self.is_delivered(response):
-            assert self.writes.expecting, "The echo is still to come."
+            assert self.writes.expected is not None, "The echo is still to come."
         elif self.unconfirmed is None:
-            assert not self.writes.expecting, "The echo has come and will not come again."
+            assert self.writes.expected is None, "The echo has come and will not come again."
         waiting, is_superseded = self.state, True
         if waiting is not None:
             is_superseded = self.writes.is_superseded(self.version(waiting), self.version(response))
         if is_superseded:
             self.state = response
-            if waiting != response and self.writes.expecting and not self.comparable:
+            if waiting != response and self.writes.expected is not None and not self.comparable:
                 self.unconfirmed = waiting or self.unconfirmed  # if the echo never comes, it was newer
 
     def is_delivered(self, number: int) -> bool:
@@ -211,7 +211,7 @@ class World:
         assert is_news is self.would_be_news(number), "It is (not) news."
         if is_news:
             self.state, self.unconfirmed = number, None
-        elif self.writes.expecting:
+        elif self.writes.expected is not None:
             self.unconfirmed = number
         else:
             self.unconfirmed = None
@@ -294,5 +294,5 @@ def test_until_the_echo_only_comparable_versions_can_be_newer_than_the_response(
 ) -> None:
     writes = OwnWrites(comparable=comparable)
     write(writes, "2", previous="1")
-    assert writes.expecting
+    assert writes.expected is not None
     assert writes.is_superseded(version, "2") is is_superseded

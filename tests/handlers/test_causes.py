@@ -77,11 +77,11 @@ def test_kwargs_of_different_handlers_do_not_mix() -> None:
 def test_deferred_memos_are_made_once_for_those_who_look_at_them() -> None:
     made: list[object] = []
 
-    def make() -> object:
+    def make(key: str) -> object:
         made.append(object())
         return made[-1]
 
-    cause = make_resource_cause(Body(BODY), memo=Deferred(make))
+    cause = make_resource_cause(Body(BODY), memo=Deferred(make, "uid1"))
     handler = make_handler()
     assert made == []
     assert cause.kwargs_for(handler)["memo"] is cause.kwargs_for(handler)["memo"] is made[0]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, ForeignEvent, WatchEvent
 from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.changes.selection import could_match
 from kopf._controller.controller_registry import Place, Wakeup
 from kopf._controller.observer import ControllerView, RunView
 from kopf._controller.pausing import Covers
@@ -52,6 +53,8 @@ class Controller:
     def __init__(
         self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource, *, is_successor: bool = False
     ) -> None:
+        self._runtime, self._resource = runtime, resource
+        self._observer, self._pause = runtime.observer, runtime.pause
         self.queue = WorkQueue[str](
             has_room=functools.partial(has_room, runtime),
             is_barred=self._is_barred,
@@ -96,7 +99,7 @@ class Controller:
     @property
     def is_paused(self) -> bool:
         """Whether other operators have the priority now."""
-        return self.scope.runtime.pause.is_on
+        return self._pause.is_on
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Accept events, without blocking and without executing handlers."""
@@ -107,34 +110,33 @@ class Controller:
         self.workers.wake()
 
     def _accept(self, event: WatchEvent, now: float) -> None:
-        is_deleted = event.type == "DELETED"
-        if is_deleted and event.object.pruned:
+        type_ = event.type
+        if type_ == "DELETED" and event.object.pruned:
             event = type(event)("DELETED", event.object.make_stub())
         head = event.object.head
         key = head.key
-        scope = self.scope
         is_foreign = self._is_foreign is not None and (isinstance(event, ForeignEvent) or self._is_foreign(key))
         if not is_foreign:
-            scope.runtime.observer.object_seen(scope.resource, key, event.type, event.object)
+            self._observer.object_seen(self._resource, key, type_, event.object)
         if self.children is not None:
             self.children.accept(event)
         if self._is_used:
-            scope.runtime.controllers.enqueue_users(Place(scope.resource, head.namespace, head.name))
+            self._runtime.controllers.enqueue_users(Place(self._resource, head.namespace, head.name))
         if is_foreign:
-            if is_deleted:
-                scope.runtime.memos.forget(key)  # it can be of the indexing
+            if type_ == "DELETED":
+                self._runtime.memos.forget(key)  # it can be of the indexing
             return
         tracked = self.objects.accept(key, event, now)
-        if self.raw_events.could_match(head):
+        if self.raw_events.handlers and could_match(self.raw_events.handlers, head):
             tracked = tracked or self.objects.obtain(key)
             self.raw_events.put(tracked, event)
         if tracked is None:
             return
-        if event.type == "ADDED" and self._inherited:
+        if self._inherited and type_ == "ADDED":
             self.wake(key, self._inherited)
-        if is_deleted and tracked.events is None and not self.queue.is_active(key):
+        if type_ == "DELETED" and tracked.events is None and not self.queue.is_active(key):
             self._forget(tracked)  # at once, as no worker has it
-        self._requeue(key, urgent=event.type is not None)
+        self._requeue(key, urgent=type_ is not None)
 
     def _forget(self, tracked: TrackedObject | None) -> None:
         while tracked is not None and tracked.gone is not None:
@@ -144,20 +146,21 @@ class Controller:
 
     def _forget_wakeups(self, key: str) -> None:
         for handler in self._forgotten:
-            self.scope.runtime.controllers.forget(Wakeup(self.scope.resource, key, handler))
+            self._runtime.controllers.forget(Wakeup(self._resource, key, handler))
 
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
         """Bring the queue in line with the new state of the object."""
         tracked = self.objects.get(key)
-        alarm = None if tracked is None or tracked.state is None else tracked.state.alarm
+        state = None if tracked is None else tracked.state
+        alarm = None if state is None else state.alarm
         if alarm is not None or key in self.queue.planned:
             self.queue.set_alarm(key, alarm)
         if tracked is None:
             return
-        if not tracked.is_to_be_handled:
+        if (state is None or not state.is_ready) and tracked.events is None and tracked.gone is None:
             self.objects.settle(tracked)
         elif self.queue.add(key, urgent=urgent):
-            self.scope.runtime.observer.object_queued(self.scope.resource, key)
+            self._observer.object_queued(self._resource, key)
 
     def _on_due(self, key: str, when: float) -> None:
         tracked = self.objects.get(key)
@@ -196,7 +199,8 @@ class Controller:
 
     def _is_barred(self, key: str) -> bool:
         """Tell if nothing may begin for the object; unsaved results must be saved nevertheless."""
-        if not self.scope.runtime.pause.is_held(key):
+        covers = self._pause.covers
+        if covers is None or not covers(key):
             return False
         tracked = self.objects.get(key)
         return tracked is None or not tracked.is_unsaved
@@ -205,7 +209,7 @@ class Controller:
         """Bring everything in line with the objects that are held, because another replica handles them."""
         for tracked in self.objects:
             background = tracked.memory.background
-            if background is not None and self.scope.runtime.pause.is_held(tracked.key):
+            if background is not None and self._pause.is_held(tracked.key):
                 background.stop_as_handed_over()
             elif background is not None and background.is_to_go_on:
                 self.enqueue(background.body.object.for_users())
@@ -218,15 +222,13 @@ class Controller:
         if is_over:
             self.queue.add(key)
         while not is_over:
-            tracked = self.objects.get(key)
-            event = None
-            if tracked is not None and tracked.events is not None:
-                event = await self.raw_events.handle_next(tracked)
-            if tracked is not None and tracked.gone is not None:
-                if event is None or event.type == "DELETED":
-                    self._forget(tracked)
-            elif event is None and tracked is not None and tracked.state is not None and tracked.state.is_ready:
-                await self._reconciler.reconcile(tracked, tracked.state)
+            if (tracked := self.objects.get(key)) is not None:
+                event = None if tracked.events is None else await self.raw_events.handle_next(tracked)
+                if tracked.gone is not None:
+                    if event is None or event.type == "DELETED":
+                        self._forget(tracked)
+                elif event is None and tracked.state is not None and tracked.state.is_ready:
+                    await self._reconciler.reconcile(tracked, tracked.state)
             self._requeue(key)
             is_over = not self.queue.renew(key)
         if (tracked := self.objects.get(key)) is not None:
@@ -291,12 +293,12 @@ class Controller:
     async def stop(self) -> None:
         """Start nothing new, let running handlers finish in a reasonable time, then cancel them."""
         self.queue.close()
-        self.scope.runtime.controllers.discard(self.scope.resource, self)
-        self.scope.runtime.pause.on_partial.remove(self._follow_holds)
+        self._runtime.controllers.discard(self._resource, self)
+        self._pause.on_partial.remove(self._follow_holds)
         if self.background is not None:
             await self.background.stop(_DAEMONS_EXIT_TIMEOUT)
         await self.workers.stop(is_saving=self._is_saving)
-        self.scope.runtime.observer.controller_stopped(self._view)
+        self._observer.controller_stopped(self._view)
 
 
 def _list_runs(background: Background | None) -> Sequence[RunView]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import collections
 import copy
-import functools
 from typing import Any
 
 from kopf._handlers.causes import Deferred
+from kopf._values.records import Record
 from kopf._values.slots import Slots, get_slot
 
 
@@ -45,18 +44,13 @@ class Memo(dict[Any, Any]):
 _ABSENT = object()
 
 
-class _ObjectMemo:
+class _ObjectMemo(Record, eq=False):
     """The memo of one object, and its possible users."""
 
-    __slots__ = ("borrowers", "is_handled", "is_pinned", "memo", "origin")
-
-    def __init__(self) -> None:
-        self.memo: Any = _ABSENT
-        self.origin: Any = _ABSENT
-        """A copy of the operator's memo as of the first handling of the object."""
-        self.is_handled = False
-        self.is_pinned = False
-        self.borrowers = 0
+    memo: Any
+    is_handled: bool = False
+    is_pinned: bool = False
+    borrowers: int = 0
 
 
 class Memos:
@@ -69,12 +63,14 @@ class Memos:
     def __init__(self, operator_memo: Any) -> None:
         self._origin = operator_memo
         self._snapshot: Any = None
-        self._entries: collections.defaultdict[str, _ObjectMemo] = collections.defaultdict(_ObjectMemo)
+        self._entries: dict[str, _ObjectMemo] = {}
+        self._origins: dict[str, Memo] = {}
+        """Copies of the operator's memo as of the first handling of each object."""
         # Only memos of the known class: copying a custom class can have side effects.
         self._is_droppable = type(operator_memo) is Memo
 
     def __len__(self) -> int:
-        return sum(entry.memo is not _ABSENT for entry in self._entries.values())
+        return len(self._entries)
 
     def make(self) -> Any:
         """Make a memo that belongs to no object, for the caller alone."""
@@ -86,13 +82,12 @@ class Memos:
 
         If ``pinned``, the caller keeps it as long as the object exists, so it is never made anew.
         """
-        entry = self._entries[key]
+        entry = self._obtain(key)
         entry.is_handled = True
         entry.is_pinned = entry.is_pinned or pinned
-        memo = self._get(entry)
-        if self._is_droppable and entry.origin is _ABSENT:
-            entry.origin = self._get_snapshot()
-        return memo
+        if self._is_droppable and key not in self._origins:
+            self._origins[key] = self._get_snapshot()
+        return entry.memo
 
     def defer(self, key: str) -> Any:
         """
@@ -103,16 +98,15 @@ class Memos:
         """
         if not self._is_droppable:
             return self.recall(key)
-        entry = self._entries[key]
-        if entry.origin is _ABSENT:
-            entry.origin = self._get_snapshot()
-        return Deferred(functools.partial(self.recall, key))
+        if key not in self._origins:
+            self._origins[key] = self._get_snapshot()
+        return Deferred(self.recall, key)
 
     def borrow(self, key: str) -> Any:
         """Return the memo for a use outside of the handling; :meth:`give_back` must follow."""
-        entry = self._entries[key]
+        entry = self._obtain(key)
         entry.borrowers += 1
-        return self._get(entry)
+        return entry.memo
 
     def give_back(self, key: str) -> None:
         """Accept that the borrower does not use the memo anymore."""
@@ -131,17 +125,19 @@ class Memos:
     def forget(self, key: str) -> None:
         """Drop the memo of an object that does not exist anymore."""
         self._entries.pop(key, None)
+        self._origins.pop(key, None)
 
     def hand_over(self, slots: Slots) -> None:
         """Drop the memos of the objects of these slots, which are of another replica now."""
-        for key in [key for key in self._entries if get_slot(key) in slots]:
-            del self._entries[key]
+        for key in [key for key in {*self._entries, *self._origins} if get_slot(key) in slots]:
+            self.forget(key)
 
-    def _get(self, entry: _ObjectMemo) -> Any:
-        if entry.memo is _ABSENT:
-            origin = self._origin if entry.origin is _ABSENT else entry.origin
-            entry.memo = Memo(origin) if self._is_droppable else copy.copy(origin)
-        return entry.memo
+    def _obtain(self, key: str) -> _ObjectMemo:
+        entry = self._entries.get(key)
+        if entry is None:
+            origin = self._origins.get(key, self._origin)
+            entry = self._entries[key] = _ObjectMemo(Memo(origin) if self._is_droppable else copy.copy(origin))
+        return entry
 
     def _get_snapshot(self) -> Memo:
         """Return a copy of the operator's memo: one for all objects that have appeared since its last change."""
@@ -154,10 +150,7 @@ class Memos:
         if not self._is_droppable or entry.is_pinned or entry.is_handled or entry.borrowers:
             return
         # If it is needed again, it is made of the operator's memo as of the first time, not of the current one.
-        origin = self._origin if entry.origin is _ABSENT else entry.origin
-        if entry.memo is not _ABSENT and _is_same(entry.memo, origin):
-            entry.memo = _ABSENT
-        if entry.memo is _ABSENT and entry.origin is _ABSENT:
+        if _is_same(entry.memo, self._origins.get(key, self._origin)):
             del self._entries[key]
 
 

@@ -15,7 +15,6 @@ from kopf._controller.own_writes import OwnWrites
 from kopf._controller.throttling import count_failure, get_delay, is_overtaking
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.records import Record, field
 
 
 class Rules(NamedTuple):
@@ -37,31 +36,45 @@ class Unconfirmed(NamedTuple):
     """When to accept it after all, by the clock of the event loop."""
 
 
-class ObjectState(Record, eq=False):
+class ObjectState:
     """
     The state of one object, while something is going on with the object.
 
     All times are in seconds, by the clock of the event loop.
 
-    Large because the next action depends on all of it together.
+    Large because the next action depends on all of it together. It is no record, because most fields change many times.
     """
 
-    _rules: Rules
-    _writes: OwnWrites
-    _is_handled: bool = False
-    """Whether a pass over the object is going on."""
-    _is_requested: bool = False
-    """Whether another pass must follow it."""
-    _woken: dict[HandlerId, bool] | None = None
-    """The handlers to call in the next pass, because they were woken meanwhile."""
-    _unconfirmed: Unconfirmed | None = None
-    retry_at: float | None = None
-    """Until when the object is left alone, if it is: until the next attempts of handlers, or after errors."""
-    pending: KubeObject | None = None
-    """The latest state that is not handled yet."""
-    last_seen: KubeObject | None = None
-    """The state of the last pass, for delayed retries."""
-    memory: Carried = field(default_factory=Carried)
+    __slots__ = (
+        "_is_handled",
+        "_is_requested",
+        "_rules",
+        "_unconfirmed",
+        "_woken",
+        "_writes",
+        "last_seen",
+        "memory",
+        "pending",
+        "retry_at",
+    )
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._writes = OwnWrites(rules.comparable_versions)
+        self._is_handled = False
+        """Whether a pass over the object is going on."""
+        self._is_requested = False
+        """Whether another pass must follow it."""
+        self._woken: dict[HandlerId, bool] | None = None
+        """The handlers to call in the next pass, because they were woken meanwhile."""
+        self._unconfirmed: Unconfirmed | None = None
+        self.retry_at: float | None = None
+        """Until when the object is left alone, if it is: until the next attempts of handlers, or after errors."""
+        self.pending: KubeObject | None = None
+        """The latest state that is not handled yet."""
+        self.last_seen: KubeObject | None = None
+        """The state of the last pass, for delayed retries."""
+        self.memory = Carried()
 
     @property
     def is_ready(self) -> bool:
@@ -72,10 +85,10 @@ class ObjectState(Record, eq=False):
     def is_idle(self) -> bool:
         """Whether there is nothing to remember."""
         return (
-            self.pending is None
+            self._writes.expected is None
+            and self.pending is None
             and self.retry_at is None
             and not self._is_handled
-            and self._writes.expected is None
             and self.memory.unsaved is None
             and not self.memory.initial
             and self.memory.woken is None
@@ -93,11 +106,12 @@ class ObjectState(Record, eq=False):
         """Accept a state from the stream (``initial``: from the first listing); return whether it is news."""
         if initial:
             self.memory.initial = True
-            self.memory.called = set() if self.memory.called is None else self.memory.called
+            if self.memory.called is None:
+                self.memory.called = set()
         is_news = self._writes.is_news(obj.head.resourceVersion)
         if is_news:
             self._deliver(obj)
-        elif self._writes.expecting:
+        elif self._writes.expected is not None:
             self._unconfirmed = _keep_aside(obj, self._unconfirmed, now, self._rules)
         else:
             self._unconfirmed = None  # the echo has come: all states before it were really old
@@ -135,12 +149,12 @@ class ObjectState(Record, eq=False):
 
     def on_start(self) -> KubeObject:
         """Begin a pass over the pending state; return that state."""
-        if self.pending is None:
+        if (pending := self.pending) is None:
             raise RuntimeError("There is nothing to handle.")
-        self.last_seen, self.pending = self.pending, None
+        self.last_seen, self.pending = pending, None
         self._is_handled = True
         self._writes.start()
-        return self.last_seen
+        return pending
 
     def on_response(self, before: KubeObject, after: KubeObject, now: float) -> bool:
         """Accept the result of our own write; return whether no newer state is pending."""
@@ -149,7 +163,7 @@ class ObjectState(Record, eq=False):
         if self.pending is not None:
             if not self._writes.is_superseded(self.pending.head.resourceVersion, version):
                 return False
-            if self._writes.expecting:
+            if self._writes.expected is not None:
                 # With incomparable versions, it only seems to be older.
                 self._unconfirmed = _keep_aside(self.pending, self._unconfirmed, now, self._rules)
             self.pending = None
@@ -157,18 +171,20 @@ class ObjectState(Record, eq=False):
 
     def on_result(self, result: Result, now: float) -> None:
         """End the pass, and decide what is next. If it had an error, :meth:`on_failure` must follow."""
-        memory = self.memory
-        is_requested = self._is_requested
+        memory, is_requested = self.memory, self._is_requested
         self._is_handled = self._is_requested = False
         if result.error is None:
-            memory.errors = memory.conflicts = 0
-            if result.resumed:
+            if memory.errors or memory.conflicts:
+                memory.errors = memory.conflicts = 0
+            if result.resumed and (memory.initial or memory.woken is not None):
                 memory.initial, memory.called, memory.woken = False, None, None
-        self._take_woken()
+        if self._woken is not None:
+            self._take_woken(self._woken)
         if result.obj is None:
             self.pending = None  # any pending state is older; the stream will report the deletion
         elif self.pending is None:
-            memory.saved = result.saved
+            if result.saved is not None:
+                memory.saved = result.saved
             if result.error is not None:
                 return
             if (result.changed and not result.settled) or is_requested:
@@ -185,16 +201,16 @@ class ObjectState(Record, eq=False):
         """
         memory = self.memory
         self._is_handled = self._is_requested = False
-        self._take_woken()
+        if self._woken is not None:
+            self._take_woken(self._woken)
         is_excused = count_failure(memory, is_conflict=is_conflict)
         delay = get_delay(self._rules.error_delays, 1 if is_excused else memory.errors)
         if self.pending is None or not (is_excused or is_overtaking(self.pending, obj)):
             self.last_seen, self.retry_at = obj, now + delay
         return None if is_excused else delay
 
-    def _take_woken(self) -> None:
-        if self._woken is not None:
-            self.memory.woken, self._woken = {**(self.memory.woken or {}), **self._woken}, None
+    def _take_woken(self, woken: dict[HandlerId, bool]) -> None:
+        self.memory.woken, self._woken = {**(self.memory.woken or {}), **woken}, None
 
     def _deliver(self, obj: KubeObject) -> None:
         """
@@ -206,16 +222,13 @@ class ObjectState(Record, eq=False):
         memory = self.memory
         self.pending = obj
         self._unconfirmed = None
-        memory.saved = None
+        if memory.saved is not None:
+            memory.saved = None
         is_cure = not memory.errors or memory.conflicts > 0
-        memory.conflicts = 0
+        if memory.conflicts:
+            memory.conflicts = 0
         if is_cure or self.last_seen is None or is_overtaking(obj, self.last_seen):
             self.retry_at = None
-
-
-def make_state(rules: Rules) -> ObjectState:
-    """Make the state of a new object."""
-    return ObjectState(rules, OwnWrites(rules.comparable_versions))
 
 
 def _keep_aside(obj: KubeObject, known: Unconfirmed | None, now: float, rules: Rules) -> Unconfirmed | None:

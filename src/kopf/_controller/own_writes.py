@@ -8,25 +8,22 @@ come on the watch stream later. Resource versions of one resource are comparable
 
 from __future__ import annotations
 
-from kopf._values.records import Record
 from kopf._values.resource_versions import is_newer
 
 
-class OwnWrites(Record, eq=False):
+class OwnWrites:
     """Tracks the versions of one object: those seen on the stream, and the one that our last write has made."""
 
-    comparable: bool = True
-    """Whether the server guarantees that resource versions can be compared."""
-    expected: str | None = None
-    """The version that our last write has made, until it comes back."""
-    _last_seen: str = ""
-    _seen: set[str] | None = None
-    """All versions that have come since a write could be sent, if only their equality says anything."""
+    __slots__ = ("_last_seen", "_seen", "comparable", "expected")
 
-    @property
-    def expecting(self) -> bool:
-        """Whether our last write has not come back yet."""
-        return self.expected is not None
+    def __init__(self, comparable: bool) -> None:
+        self.comparable = comparable
+        """Whether the server guarantees that resource versions can be compared."""
+        self.expected: str | None = None
+        """The version that our last write has made, until it comes back."""
+        self._last_seen = ""
+        self._seen: set[str] | None = None
+        """All versions that have come since a write could be sent, if only their equality says anything."""
 
     def start(self) -> None:
         """A write can be sent from now on. Its echo can come even earlier than its response."""
@@ -61,7 +58,7 @@ class OwnWrites(Record, eq=False):
 
         If the versions are not comparable: as long as the echo has not come, nothing newer could come either.
         """
-        return version == latest or (not is_newer(version, latest) if self.comparable else self.expecting)
+        return version == latest or (not is_newer(version, latest) if self.comparable else self.expected is not None)
 
     def give_up(self) -> None:
         """Stop waiting for the echo: trust the stream again."""

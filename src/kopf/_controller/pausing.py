@@ -21,7 +21,8 @@ class Pause:
         self.is_on = False
         """Whether the whole operator is paused."""
         self._reasons: dict[Hashable, str] = {}
-        self._covers: Covers | None = None
+        self.covers: Covers | None = None
+        """The objects that are held apart from a pause of the whole operator, if any."""
         self._listeners: list[Callable[[], None]] = []
         self.on_partial: list[Callable[[], None]] = []
         """The listeners to changes of the held objects."""
@@ -33,16 +34,16 @@ class Pause:
 
     def is_held(self, key: str) -> bool:
         """Tell if the object itself is held, apart from a pause of the whole operator."""
-        return self._covers is not None and self._covers(key)
+        return self.covers is not None and self.covers(key)
 
     def stops(self, key: str) -> bool:
         """Tell if nothing may begin for the object: it is held, or the whole operator is paused."""
-        return self.is_on or (self._covers is not None and self._covers(key))
+        return self.is_on or (self.covers is not None and self.covers(key))
 
     def hold_some(self, covers: Covers | None) -> None:
         """Hold these objects instead of the previous ones; ``None`` releases all."""
-        if covers is not None or self._covers is not None:
-            self._covers = covers
+        if covers is not None or self.covers is not None:
+            self.covers = covers
             for listener in [*self.on_partial]:
                 listener()
 

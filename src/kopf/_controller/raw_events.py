@@ -14,7 +14,7 @@ from collections import deque
 from kopf._client.errors import APIConflictError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.changes.selection import could_match, is_filtered
+from kopf._controller.changes.selection import is_filtered
 from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
 from kopf._controller.tracked_objects import TrackedObject
@@ -28,7 +28,7 @@ from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.codec import UnreadableError
-from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
 from kopf._values.user_functions import FilterError
@@ -58,18 +58,14 @@ class RawEvents:
     ) -> None:
         self._runtime = runtime
         self._resource = resource
-        self._handlers = handlers.watching
-        self._unfiltered = () if any(map(is_filtered, self._handlers)) else tuple(deduplicate(self._handlers))
+        self.handlers = handlers.watching
+        self._unfiltered = () if any(map(is_filtered, self.handlers)) else tuple(deduplicate(self.handlers))
         """The handlers of every event; none if they depend on the object."""
         self._user_code = user_code
         self._count = 0
         self._size = 0
         """The size of the waiting events, in bytes of JSON."""
         self._room = asyncio.Event()
-
-    def could_match(self, head: ObjectMeta) -> bool:
-        """Tell if any handlers could match the events of the object."""
-        return bool(self._handlers) and could_match(self._handlers, head)
 
     def put(self, tracked: TrackedObject, event: WatchEvent) -> None:
         """Append the event to the other ones of the object."""
@@ -106,7 +102,7 @@ class RawEvents:
 
     async def wait_for_room(self) -> None:
         """If it is full, wait until half of it is free."""
-        ids = ", ".join(sorted(handler.id for handler in self._handlers))
+        ids = ", ".join(sorted(handler.id for handler in self.handlers))
         logger.warning(
             "%d events (%d MiB) of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, "
             "the operator reads nothing more from the watch-stream.",
@@ -154,7 +150,7 @@ class RawEvents:
             type=event.type,
         )
         # One by one: the filters of a handler see the effects of the previous handlers.
-        matching = self._unfiltered or deduplicate(handler for handler in self._handlers if _matches(handler, cause))
+        matching = self._unfiltered or deduplicate(handler for handler in self.handlers if _matches(handler, cause))
         for handler in matching:
             if self._runtime.pause.is_held(tracked.key):
                 break  # the replica that takes the object over handles it anew

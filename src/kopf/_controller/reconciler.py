@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from kopf._client.resources.patching import PatchConflict, PatchSuperseded
-from kopf._controller.changes.decision import END, FINALIZER, PROGRESS, Plan, Saving, conclude, decide
+from kopf._controller.changes.decision import END, FINALIZER, PROGRESS, Plan, conclude, decide
 from kopf._controller.changes.execution import Execution
-from kopf._controller.changes.object_memory import Carried, ObjectMemory, Result, SavingFailure, Unsaved
+from kopf._controller.changes.object_memory import Carried, ObjectMemory, Result, SavingFailure
 from kopf._controller.changes.observation import Observation
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.selection import could_match
@@ -31,6 +32,9 @@ from kopf._values.reasons import DELETE, Reason
 from kopf._values.records import Record, replace
 from kopf._values.selectors import ResourceModel
 
+if TYPE_CHECKING:
+    from kopf._controller.background.spawning import Background  # most resources have neither daemons nor timers
+
 
 class ReconcilePass(Record, eq=False):
     """One pass over one object."""
@@ -42,64 +46,76 @@ class ReconcilePass(Record, eq=False):
     _writing: Writing | None = None
 
     @property
-    def correction(self) -> Unsaved | None:
-        """The states to save again, because the API has altered the changes by the handlers."""
-        return None if self._writing is None else self._writing.correction
-
-    @property
-    def baseline(self) -> bytes | None:
-        """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
-        return self._carried.baseline if self._writing is None else self._writing.baseline
-
-    @property
     def is_saving(self) -> bool:
         """Whether the object is being patched now, which must not be interrupted."""
         return self._writing is not None and self._writing.is_saving
 
-    def collect_unsaved(self) -> Unsaved | None:
-        """Return the unsaved results after a failure, so that they are neither lost nor repeated."""
-        return self._carried.unsaved if self._writing is None else self._writing.collect_unsaved()
+    def keep_unfinished(self, memory: Carried) -> None:
+        """Keep the unsaved results after a failure, so that they are neither lost nor repeated."""
+        if (writing := self._writing) is not None:
+            memory.unsaved, memory.baseline = writing.collect_unsaved(), writing.baseline
+
+    def keep_finished(self, memory: Carried, result: Result) -> None:
+        """Keep the results that the next pass needs."""
+        if (writing := self._writing) is not None:
+            baseline = None if result.resumed else writing.baseline
+            if memory.unsaved is not writing.correction or memory.baseline is not baseline:
+                memory.unsaved, memory.baseline = writing.correction, baseline
 
     async def run(self) -> Result:
-        """Make the pass. Raises :class:`SavingFailure` if the object could not be patched."""
+        """
+        Make the pass.
+
+        Raises :class:`SavingFailure` if the object could not be patched, and :class:`UnreadableError` if it cannot be
+        decoded: some parts are decoded only when they are first read.
+        """
+        if self._obj.pruned:
+            raise UnreadableError(self._obj.pruned)
         scope = self._scope
         observed = Observation(scope, self._obj, self._carried, self._memory)
-        self._note(observed)
+        if observed.unsaved is not None or observed.is_handled_elsewhere or observed.is_lost:
+            self._note(observed)
         situation = observed.situation
         plan = decide(situation, observed.choose)
-        scope.runtime.observer.pass_decided(scope.resource, situation.key, self._obj, situation.detection, plan)
+        runtime = scope.runtime
+        runtime.observer.pass_decided(scope.resource, situation.key, self._obj, situation.detection, plan)
         writing = self._writing = Writing(scope, observed, plan)
         for error in plan.skipped:
             observed.logger.error("%s. The handler is skipped.", error)
-        is_matched = scope.background is not None and not plan.is_background_kept
-        if is_matched and not scope.runtime.pause.is_held(situation.key):
-            self._match_background(observed, plan)
-        now, delay = observed.situation.now, 0.0
+        if scope.background is not None and not plan.is_background_kept and not runtime.pause.is_held(situation.key):
+            self._match_background(scope.background, observed, plan)
+        now, delay = situation.now, 0.0
         if plan.call:
-            execution = Execution(scope.runtime, plan.progress, plan.seen, scope.user_code)
+            execution = Execution(runtime, plan.progress, plan.seen, scope.user_code, situation.key)
             now = await execution.execute_pending(observed.get_cause(plan.reason), plan.call, now)
-            delay, plan.unfit = execution.delay, execution.unfit
-        conclude(plan, observed.situation, now)
+            delay = execution.delay
+            if execution.unfit:
+                plan.unfit = execution.unfit
+        conclude(plan, situation, now)
         if plan.resumed:
-            is_for_nobody = self._carried.initial and plan.saving is FINALIZER
-            self._memory.is_unresumed = is_for_nobody and any(item.initial for item in scope.candidates.changing)
+            is_for_nobody = plan.saving is FINALIZER and self._carried.initial
+            if is_for_nobody or self._memory.is_unresumed:
+                is_kept = is_for_nobody and any(item.initial for item in scope.candidates.changing)
+                self._memory.is_unresumed = is_kept
         if delay and plan.requeue_after is not None:
             plan.requeue_after = max(plan.requeue_after, delay)
         if scope.candidates.model is not None and plan.saving in (END, PROGRESS) and not plan.unfit:
             self._withdraw_mismatch(scope.candidates.model, observed, plan)
-        if plan.saving is END:
-            writing.report()
-        self._note_finalizer(observed, plan)
+        if plan.called and plan.saving is END:
+            writing.report(plan.called)
+        if plan.is_required:
+            self._memory.removals = 0
+        if plan.finalizer is not None or plan.is_contested:
+            self._note_finalizer(observed, plan)
         try:
             if not scope.detects_changes:  # nothing is kept on the object but the finalizer
                 return await writing.save(observed.patch)
-            match plan.saving:
-                case Saving.END:
-                    return await writing.finish()
-                case Saving.PROGRESS:
-                    return await writing.save_progress()
-                case Saving.FINALIZER:
-                    return await writing.save(Patch())
+            if plan.saving is END:
+                return await writing.finish()
+            if plan.saving is PROGRESS:
+                return await writing.save_progress()
+            if plan.saving is FINALIZER:
+                return await writing.save(Patch())
         except PatchSuperseded as e:
             observed.logger.info(
                 "Something else has handled the object meanwhile, e.g. another operator. The results of this pass are "
@@ -134,11 +150,9 @@ class ReconcilePass(Record, eq=False):
                     "treated as new, because it was already handled here. After a restart, it will be."
                 )
 
-    def _match_background(self, observed: Observation, plan: Plan) -> None:
+    def _match_background(self, manager: Background, observed: Observation, plan: Plan) -> None:
         """Bring the daemons and timers of the object in line with its current state."""
-        manager, memory = self._scope.background, self._memory
-        if manager is None:
-            return
+        memory = self._memory
         if observed.situation.blocking.is_deleted:
             if memory.background is not None:
                 memory.background.stop_as_deleted()
@@ -153,8 +167,6 @@ class ReconcilePass(Record, eq=False):
     def _note_finalizer(self, observed: Observation, plan: Plan) -> None:
         """Log the change of the finalizer, and count facts for the next decisions."""
         logger, memory, name = observed.logger, self._memory, self._scope.finalizer
-        if plan.is_required:
-            memory.removals = 0
         if plan.finalizer is ADD:
             logger.debug("Adding the finalizer, thus preventing the actual deletion.")
         elif plan.finalizer is REMOVE and plan.saving is END and plan.reason is DELETE:
@@ -186,72 +198,61 @@ class Reconciler:
 
     async def reconcile(self, tracked: TrackedObject, state: ObjectState) -> None:
         """Handle the pending state. All errors are reported, and delay the next pass."""
-        before = state.on_start()
+        before, memory = state.on_start(), state.memory
         obj: KubeObject | None = before
         error: BaseException | None = None
         delay: float | None = None
         observer, resource = self._observer, self._scope.resource
         started = observer.clock()
         observer.pass_begun(resource, tracked.key, before)
+        # A copy of the memory: changes by the stream belong to the next pass.
+        current = tracked.reconciliation = ReconcilePass(self._scope, before, replace(memory), tracked.memory)
+        if memory.saved is not None:
+            memory.saved = None
         try:
-            result = await self._make_pass(tracked, state, before)
+            try:
+                result = await current.run()
+            except UnreadableError as e:
+                current.keep_unfinished(memory)
+                result = await release_unreadable(self._scope, tracked, before, str(e))
+            else:
+                current.keep_finished(memory, result)
+                if tracked.stub is not None:
+                    tracked.stub = None
         except asyncio.CancelledError as e:
             error = e
             raise
         except SavingFailure as e:
+            current.keep_unfinished(memory)
             if e.obj is not before:
-                self._follow(tracked, state, before, e.obj)
+                self._follow(tracked, state, before, e.obj, asyncio.get_running_loop().time())
             obj, error = e.obj, e.__cause__ or e
             delay = self._postpone(tracked, state, e.obj, error)
         except Exception as e:
+            current.keep_unfinished(memory)
             error = e
             delay = self._postpone(tracked, state, before, e)
         else:
             obj, error, delay = result.obj, result.error, result.requeue_after
+            now = asyncio.get_running_loop().time()
             if result.changed and obj is not None:
-                self._follow(tracked, state, before, obj)
-            state.on_result(result, asyncio.get_running_loop().time())
+                self._follow(tracked, state, before, obj, now)
+            state.on_result(result, now)
             if error is None:
-                tracked.complaint = None
+                if tracked.complaint is not None:
+                    tracked.complaint = None
             elif obj is not None and state.pending is None:
                 delay = self._postpone(tracked, state, obj, error)
         finally:
+            tracked.reconciliation = None
             observer.pass_ended(resource, tracked.key, obj, error, delay, started)
             error = None  # its traceback refers to this frame: avoid a circle of references
 
-    async def _make_pass(self, tracked: TrackedObject, state: ObjectState, obj: KubeObject) -> Result:
-        """
-        Make the pass over the object in this state. Raises the errors of the API and of the framework.
-
-        Unfinished and unsaved results stay in the memory of the state, for the next pass.
-        """
-        problem, memory = obj.pruned, state.memory
-        if not problem:
-            # A copy: changes by the stream belong to the next pass.
-            reconciliation = ReconcilePass(self._scope, obj, replace(memory), tracked.memory)
-            tracked.reconciliation = reconciliation
-            memory.saved = None
-            try:
-                result = await reconciliation.run()
-            except Exception as e:
-                memory.unsaved = reconciliation.collect_unsaved()
-                memory.baseline = reconciliation.baseline
-                if not isinstance(e, UnreadableError):
-                    raise
-                problem = str(e)  # it is decoded only when it is first read
-            else:
-                memory.unsaved = reconciliation.correction
-                memory.baseline = None if result.resumed else reconciliation.baseline
-                tracked.stub = None
-                return result
-            finally:
-                tracked.reconciliation = None
-        return await release_unreadable(self._scope, tracked, obj, problem)
-
-    def _follow(self, tracked: TrackedObject, state: ObjectState, before: KubeObject, after: KubeObject) -> None:
+    def _follow(
+        self, tracked: TrackedObject, state: ObjectState, before: KubeObject, after: KubeObject, now: float
+    ) -> None:
         """Accept the new state after our own write, unless an even newer one has come."""
-        is_latest = state.on_response(before, after, asyncio.get_running_loop().time())
-        if is_latest:
+        if state.on_response(before, after, now) and self._objects.has_readers:
             self._objects.refresh(tracked, after)
 
     def _postpone(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.changes.object_memory import Carried, HandledStates, ObjectMemory
 from kopf._controller.changes.selection import could_match
-from kopf._controller.object_state import ObjectState, Rules, make_state
+from kopf._controller.object_state import ObjectState, Rules
 from kopf._controller.runtime import Runtime
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource
@@ -73,12 +73,6 @@ class TrackedObject(Record, eq=False):
     """The last logged reason why the object cannot be handled, if it cannot."""
 
     @property
-    def is_to_be_handled(self) -> bool:
-        """Whether there is something to do for the object now."""
-        state = self.state
-        return (state is not None and state.is_ready) or self.events is not None or self.gone is not None
-
-    @property
     def is_idle(self) -> bool:
         """Whether nothing is going on with the object."""
         return self.state is None and self.events is None and self.gone is None and self.reconciliation is None
@@ -99,7 +93,7 @@ class TrackedObject(Record, eq=False):
         called = None if carried.called is None else {*carried.called}
         unsaved = None if carried.unsaved is None else replace(carried.unsaved, patch=Patch())
         # The object can have another state by then than the saved one.
-        saved = None if carried.saved is None else carried.saved._replace(digest=None, snapshot=None)
+        saved = None if carried.saved is None else replace(carried.saved, digest=None, snapshot=None)
         return replace(carried, called=called, unsaved=unsaved, saved=saved), copy.copy(self.memory)
 
 
@@ -120,6 +114,8 @@ class TrackedObjects:
         )
         self._could_match = _make_matcher((*handlers.changing, *handlers.spawning))
         self._keeps_latest = any(handler.is_wakeable for handler in handlers.changing)
+        self.has_readers = self._keeps_latest or background is not None
+        """Whether anything reads the current states of idle objects."""
         self._resumes = any(handler.initial for handler in handlers.changing)
         self._background = background
         self.handled = HandledStates()
@@ -154,26 +150,25 @@ class TrackedObjects:
                 entry.memory.background = None
             entry.state, entry.gone = None, Gone(obj)
             return entry
-        if entry is None or entry.state is None:
-            if not self._is_of_interest(entry, obj.head):
+        state = None if entry is None else entry.state
+        if entry is None or state is None:
+            if self._could_match is not None and not self._is_of_interest(entry, obj.head, self._could_match):
                 if event.type is None and self._resumes:
                     self.obtain(key).memory.is_unresumed = True
                 self.refresh(entry, obj)
                 return None
-            entry = self.obtain(key)
-            self.wake(entry)
+            entry = self.obtain(key) if entry is None else entry
+            state = self.wake(entry)
         initial = event.type is None or entry.memory.is_unresumed
-        if entry.state is None or entry.state.on_event(obj, now, initial=initial):
+        if state.on_event(obj, now, initial=initial) and self.has_readers:
             self.refresh(entry, obj)
         return entry
 
-    def _is_of_interest(self, entry: TrackedObject | None, head: ObjectMeta) -> bool:
+    def _is_of_interest(
+        self, entry: TrackedObject | None, head: ObjectMeta, could_match: Callable[[ObjectMeta], bool]
+    ) -> bool:
         """Tell if an idle object needs a pass: a handler can match it, or has left its traces on it."""
-        if (
-            self._could_match is None
-            or self._could_match(head)
-            or self._runtime.settings.persistence.finalizer in (head.finalizers or ())
-        ):
+        if could_match(head) or self._runtime.settings.persistence.finalizer in (head.finalizers or ()):
             return True
         background = None if entry is None else entry.memory.background
         return background is not None and background.has_running()
@@ -190,14 +185,17 @@ class TrackedObjects:
     def wake(self, entry: TrackedObject) -> ObjectState:
         """Return the state of an object that is not idle anymore."""
         if entry.state is None:
-            entry.state = make_state(self._rules)
+            entry.state = ObjectState(self._rules)
         return entry.state
 
     def settle(self, entry: TrackedObject) -> None:
         """If nothing is going on with the object, keep only its memory; drop the entry if that is blank."""
-        if entry.state is not None and entry.state.is_idle:
+        if entry.state is not None:
+            if not entry.state.is_idle:
+                return
             entry.state = None
-        if entry.is_idle and entry.stub is None and entry.memory.is_blank:
+        is_handled = entry.memory.fingerprint is not None  # as mostly
+        if not is_handled and entry.is_idle and entry.stub is None and entry.memory.is_blank:
             self._entries.pop(entry.key, None)
 
     def release(self, entry: TrackedObject) -> None:

@@ -6,11 +6,11 @@ They are not handled until they change, with one warning for each. Kopf does not
 
 from __future__ import annotations
 
-from kopf._client.resources.patching import PatchOptions
+from kopf._client.resources.patching import PatchOptions, patch_object
 from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.object_memory import Result
 from kopf._controller.changes.scope import ReconciliationScope
-from kopf._controller.changes.writing import write
+from kopf._controller.changes.writing import note_removal
 from kopf._controller.tracked_objects import TrackedObject
 from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import OperatorSettings
@@ -42,5 +42,6 @@ async def release_unreadable(
     logger = ObjectLogger(body=obj, settings=settings)
     logger.warning("The object cannot be decoded. It is deleted with no handlers called for that.")
     options = PatchOptions(scope.finalizer, FinalizerChange.REMOVE)
-    written = await write(scope, tracked.memory, obj, Patch(), options, logger)
+    written = await patch_object(scope.runtime.api, scope.resource, obj, Patch(), options, logger=logger)
+    note_removal(obj, tracked.memory)
     return Result(written, changed=written is not None, settled=True)

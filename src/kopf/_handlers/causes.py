@@ -42,12 +42,14 @@ Getter = Callable[[Any], Any]
 class Deferred(FrozenRecord, frozen=True):
     """A placeholder of a value that is made on demand, as most handlers never read it."""
 
-    make: Callable[[], Any]
+    make: Callable[[str], Any]
+    key: str
+    """The key of the object."""
 
 
 def _get_memo(cause: Cause) -> Any:
     if type(cause.memo) is Deferred:
-        cause.memo = cause.memo.make()
+        cause.memo = cause.memo.make(cause.memo.key)
     return cause.memo
 
 
@@ -252,9 +254,10 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
         return self.change.diff
 
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        kwargs, reads = super().kwargs_read_by(handler), handler.reads
-        path = handler.field or handler.scope if isinstance(handler, ChangingHandler) else ()
-        if path and reads is not None and not reads.isdisjoint(_KWARGS_OF_FIELD):
+        kwargs = ResourceCause.kwargs_read_by(self, handler)  # with no super(), for speed
+        if not handler.reads or handler.reads.isdisjoint(_KWARGS_OF_FIELD):
+            return kwargs
+        if isinstance(handler, ChangingHandler) and (path := handler.field or handler.scope):
             _narrow_to_field(kwargs, path, self)
         return kwargs
 

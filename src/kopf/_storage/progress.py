@@ -148,10 +148,10 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
         return f"{self.prefix}/" if self.prefix and type(self) is AnnotationsProgressStorage else None
 
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
-        annotations = obj.head.annotations
         if type(self) is not AnnotationsProgressStorage:
             return True
-        return annotations is not None and not self.list_names(keys).isdisjoint(annotations)
+        annotations = obj.head.annotations
+        return annotations is not None and not (self._names.get(keys) or self.list_names(keys)).isdisjoint(annotations)
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         annotations = body.object.head.annotations or {}

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Collection
 from typing import Any
 
-from kopf._storage.annotation_names import is_mark
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
 from kopf._storage.essence import drop_managed_annotations, is_managed
 from kopf._storage.progress import ProgressStorage
@@ -44,7 +43,7 @@ class Snapshots:
         """Whether the storages are the framework's own ones, with everything in annotations."""
         self._own_prefix = progress.own_prefix or ""
         self._is_own = functools.lru_cache(maxsize=10_000)(self._find_out_if_own)
-        self._is_suspicious = functools.lru_cache(maxsize=10_000)(lambda name: is_mark(name) or self._is_own(name))
+        self._choose = functools.lru_cache(maxsize=100)(self._choose_essential)  # most objects have the same ones
         self._names = self._plain.make_all_keys(self._plain.key) if self._plain is not None else ()
 
     def take(self, obj: KubeObject) -> bytes:
@@ -57,19 +56,16 @@ class Snapshots:
         metadata: dict[str, Any] = {}
         if head.labels:
             metadata["labels"] = head.labels
-        if head.annotations and (annotations := self._drop_own(head.annotations)):
-            metadata["annotations"] = annotations
+        if (annotations := head.annotations) and (names := self._choose(tuple(annotations))):
+            metadata["annotations"] = {name: annotations[name] for name in names}
         if metadata:
             content["metadata"] = metadata
         return codec.encode(content)
 
-    def _drop_own(self, annotations: dict[str, str]) -> dict[str, str]:
-        if not any(map(self._is_suspicious, annotations)):
-            return annotations  # unchanged: new objects usually have no annotations of operators
-        if any(map(is_mark, annotations)):  # then, the result depends on all annotations together
-            annotations = drop_managed_annotations(annotations)
-        is_own = self._is_own
-        return {name: value for name, value in annotations.items() if not is_own(name)}
+    def _choose_essential(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Choose the annotations of users and applications; it depends on all annotations together."""
+        others = drop_managed_annotations(dict.fromkeys(names, ""))
+        return tuple(name for name in others if not self._is_own(name))
 
     def _find_out_if_own(self, name: str) -> bool:
         return is_managed(name) or name in self._names or name.startswith(self._own_prefix)

@@ -70,6 +70,8 @@ _VERSIONS = frozenset({"apiVersion", "kind"})
 _META_TYPES = get_type_hints(ObjectMeta)
 _PRUNED_DEPTH = 32  # enough for all known metadata; Kopf ignores the rest of pruned objects
 _MAX_DEPTH = 10_000  # as in API servers; most versions of Python decode less, but since 3.14, it depends on the stack
+_MIN_DEEP = 2 * _MAX_DEPTH
+"""Shorter objects are neither too deep nor too large, in bytes."""
 TOO_DEEP = "it is nested too deeply"
 
 
@@ -124,10 +126,8 @@ class KubeObject(Mapping[str, Any]):
         Raises :class:`ValueError` if it is not JSON or has no valid metadata.
         """
         usual, pruned = None, ""
-        if len(raw) > oversized_objects.MIN_LARGE:
-            raw, pruned = oversized_objects.reduce(raw)
-        if len(raw) > 2 * _MAX_DEPTH and malformed_json.is_deeper(bytes(raw), _MAX_DEPTH):
-            raw, pruned = malformed_json.prune(bytes(raw), _PRUNED_DEPTH), TOO_DEEP
+        if len(raw) > _MIN_DEEP:
+            raw, pruned = _reduce(raw)
         try:
             envelope: _Envelope = (usual := _decode_usual_envelope(raw))
         except (RecursionError, ValueError):
@@ -135,7 +135,8 @@ class KubeObject(Mapping[str, Any]):
             pruned = pruned or problem
         added = _NOTHING
         if not envelope.apiVersion or not envelope.kind:
-            added = _list_absent(envelope, api_version, kind)
+            known = {"apiVersion": envelope.apiVersion or api_version, "kind": envelope.kind or kind}
+            added = {key: value for key, value in known.items() if value is not None}
         self = cls(envelope.metadata, envelope.apiVersion or api_version, envelope.kind or kind, raw, added, pruned)
         self._usual = usual
         return self
@@ -198,11 +199,9 @@ class KubeObject(Mapping[str, Any]):
         Lists & dicts are mutable. If users modify them, the object that Kopf keeps remains as the server sent it.
         """
         view = KubeObject(self.head, self.api_version, self.kind, self._raw, self._added, self.pruned)
+        view._usual, view._members = self._usual, self._members  # these never change
         if self._raw is None:
             view._values = thaw(self._values)
-            view._members = {}
-        else:
-            view._usual, view._members = self._usual, self._members  # these never change
         return view
 
     def make_compact(self) -> bytes:
@@ -355,10 +354,14 @@ def _decode_unusual(raw: bytes | msgspec.Raw) -> tuple[_Envelope, bytes | msgspe
         return _decode_envelope(raw), raw, TOO_DEEP
 
 
-def _list_absent(envelope: _Envelope, api_version: str | None, kind: str | None) -> dict[str, str]:
-    """List the versions & kinds that the object lacks, but the caller knows."""
-    known = {"apiVersion": envelope.apiVersion or api_version, "kind": envelope.kind or kind}
-    return {key: value for key, value in known.items() if value is not None}
+def _reduce(raw: bytes | msgspec.Raw) -> tuple[bytes | msgspec.Raw, str]:
+    """Reduce an object that takes too much memory or is nested too deeply, and add the problem."""
+    pruned = ""
+    if len(raw) > oversized_objects.MIN_LARGE:
+        raw, pruned = oversized_objects.reduce(raw)
+    if len(raw) > _MIN_DEEP and malformed_json.is_deeper(bytes(raw), _MAX_DEPTH):
+        return malformed_json.prune(bytes(raw), _PRUNED_DEPTH), TOO_DEEP
+    return raw, pruned
 
 
 def _is_proper(key: str, value: object) -> bool:

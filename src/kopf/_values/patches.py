@@ -100,27 +100,33 @@ _DEPTH = 3
 class Authorship:
     """The authors of one patch, to which several handlers contribute one after another."""
 
-    __slots__ = ("_fns", "_suspects", "_values")
+    __slots__ = ("_fns", "_values", "suspects")
 
     def __init__(self) -> None:
         self._fns: dict[int, tuple[Callable[[Any], None], str]] = {}  # the functions keep their ids unique
         self._values: dict[FieldPath, tuple[Any, str]] = {}
-        self._suspects: set[FieldPath] = set()
+        self.suspects: set[FieldPath] = set()
+        """The fields with values that JSON possibly has no form for."""
 
     def sign(self, content: Mapping[str, Any], fns: Iterable[Callable[[Any], None]], author: str) -> None:
         """Note the author of all changes that are new since the last call."""
         for fn in fns:
             self._fns.setdefault(id(fn), (fn, author))
-        for path, value in _list_values(content, (), _DEPTH):
-            known = self._values.get(path)
-            if known is None or known[0] is not value:
+        self._sign(content, (), _DEPTH, author)
+
+    def _sign(self, content: Mapping[str, Any], parent: FieldPath, depth: int, author: str) -> None:
+        for key, value in content.items():
+            path = (*parent, key)
+            if depth > 1 and value and isinstance(value, dict):
+                self._sign(value, path, depth - 1, author)
+            elif (known := self._values.get(path)) is None or known[0] is not value:
                 self._values[path] = (value, author)
                 if type(value) not in PROPER:
-                    self._suspects.add(path)
+                    self.suspects.add(path)
 
     def find_foreign_values(self) -> list[ForeignValue]:
         """Find the values that JSON has no form for."""
-        return [found for path in self._suspects for found in find_foreign_values(self._values[path][0], path)]
+        return [found for path in self.suspects for found in find_foreign_values(self._values[path][0], path)]
 
     def get_author(self, fn: Callable[[Any], None]) -> str:
         """Get the author of the function; empty if unknown."""
@@ -136,15 +142,6 @@ class Authorship:
         if not fields or not authors:  # the fields that the functions change are unknown
             authors += [author for _, author in self._fns.values()]
         return [*dict.fromkeys(authors)]
-
-
-def _list_values(content: Mapping[str, Any], parent: FieldPath, depth: int) -> Iterator[tuple[FieldPath, Any]]:
-    for key, value in content.items():
-        path = (*parent, key)
-        if depth > 1 and value and isinstance(value, dict):
-            yield from _list_values(value, path, depth - 1)
-        else:
-            yield path, value
 
 
 def _overlap(one: FieldPath, two: FieldPath) -> bool:
@@ -168,6 +165,7 @@ class Patch(dict[str, Any]):
     """The functions that transform the freshest body of the object in place."""
     authorship: Authorship | None = None  # most patches have none
     """Which handler has changed which field; for Kopf only."""
+    _deliveries: Deliveries | None = None
 
     def __init__(
         self,
@@ -180,11 +178,16 @@ class Patch(dict[str, Any]):
             self.update(src)
         self._original = body
         self.fns = list(fns) if fns else []
-        self.deliveries = Deliveries()
-        """The changes that have been sent already; for Kopf only."""
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """The changes that have been sent already; for Kopf only. They matter only with transformation functions."""
+        if self._deliveries is None:
+            self._deliveries = Deliveries()
+        return self._deliveries
 
     def __bool__(self) -> bool:
-        return len(self) > 0 or len(self.fns) > 0
+        return len(self) > 0 or bool(self.fns)
 
     @property
     def metadata(self) -> MetaPatch:
@@ -208,29 +211,27 @@ class Patch(dict[str, Any]):
 
     def sign(self, author: str) -> None:
         """Note the author of all new changes, for messages about changes that fail or that the API refuses."""
-        self.authorship = self.authorship or Authorship()
+        if self.authorship is None:
+            self.authorship = Authorship()
         self.authorship.sign(self, self.fns, author)
 
     def derive(self, content: Mapping[str, Any]) -> Patch:
         """Make a patch with other content, and with the same functions and authors."""
         derived = Patch(content, fns=self.fns)
-        derived.authorship, derived.deliveries = self.authorship, self.deliveries
+        derived.authorship = self.authorship
+        if self.fns:
+            derived._deliveries = self.deliveries
         return derived
-
-    def transform(self, body: dict[str, Any]) -> None:
-        """Call the functions on the body. Raises :class:`CallbackError`, which names the failed function."""
-        for fn in self.fns:
-            author = self.authorship.get_author(fn) if self.authorship is not None else ""
-            with explaining(fn, f"patch.fns{author and f' of {author}'}"):
-                fn(body)
 
     def ensure_stanza(self, *path: str) -> dict[str, Any]:
         """Get a stanza of the patch as a plain dict; create it if there is none."""
         target: dict[str, Any] = self
         for key in path:
             child = target.get(key)
-            if type(child) is not dict:
-                child = target[key] = {} if child is None else thaw(child)
+            if child is None:
+                child = target[key] = {}
+            elif type(child) is not dict:
+                child = target[key] = thaw(child)
             target = child
         return target
 
@@ -247,14 +248,21 @@ class Patch(dict[str, Any]):
         return list_changes(thaw(original or {}), self.apply_to(original or {}))
 
     def apply_to(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a patched deep copy of the body: merge the patch, and call the functions, as far as not done yet."""
+        """
+        Return a patched deep copy of the body: merge the patch, and call the functions, as far as not done yet.
+
+        Raises :class:`CallbackError`, which names the failed function.
+        """
         result: dict[str, Any] = thaw(body)
         merge(result, self)
         done = self.deliveries.done if self.fns else EVERYTHING
         if done == EVERYTHING:
             return result
         changed = thaw(result) if done else result
-        self.transform(changed)
+        for fn in self.fns:
+            author = self.authorship.get_author(fn) if self.authorship is not None else ""
+            with explaining(fn, f"patch.fns{author and f' of {author}'}"):
+                fn(changed)
         return choose(result, changed, done) if done else changed
 
 

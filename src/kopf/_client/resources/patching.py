@@ -234,7 +234,7 @@ def _warn_of_foreign_values(
     if patch.fns:  # their changes have no authors
         found = [value for request in requests for value in find_in_patch(request.changes)]
     else:
-        found = authorship.find_foreign_values()
+        found = authorship.find_foreign_values() if authorship.suspects else []
     if found:
         authors = ", ".join(authorship.find_authors(patch, [value.path for value in found]))
         if api.warnings.is_new((obj.head.key, authors)):
@@ -265,7 +265,7 @@ async def _send_exclusively(
     return await send(obj, requests)
 
 
-class _Sending(NamedTuple):
+class _Sending(FrozenRecord, frozen=True):
     """The requests of one patch of one object."""
 
     api: APIClient
@@ -278,8 +278,17 @@ class _Sending(NamedTuple):
         for request in requests:
             if self.logger.isEnabledFor(logging.DEBUG):
                 _log(request, self.logger)
+            sending = self.api.patch(
+                self.resource.get_url(
+                    namespace=obj.head.namespace, name=obj.head.name, subresource=request.subresource
+                ),
+                payload=request.payload(obj.head.resourceVersion, obj.head.uid),
+                content_type=request.content_type,
+                lane=self.resource,
+                logger=self.logger,
+            )
             try:
-                response = await self._request(obj, request)
+                response = await (self._track(sending, obj, request) if self.patch.fns else sending)
             except APINotFoundError:
                 if request.subresource != "status" or await _has_status(self.api, self.resource) is not False:
                     return None
@@ -309,19 +318,12 @@ class _Sending(NamedTuple):
 
     def _switch_status(self, *, has_status: bool) -> _Sending:
         subresources = self.resource.subresources - {"status"} | ({"status"} if has_status else set())
-        return self._replace(resource=dataclasses.replace(self.resource, subresources=subresources))
+        return replace(self, resource=dataclasses.replace(self.resource, subresources=subresources))
 
-    async def _request(self, obj: KubeObject, request: PatchRequest) -> bytes:
-        """Make the request. Note whether it delivers the changes by functions of the patch, if there are any."""
-        head, changes = obj.head, request.changes
-        sending = self.api.patch(
-            self.resource.get_url(namespace=head.namespace, name=head.name, subresource=request.subresource),
-            payload=request.payload(head.resourceVersion, head.uid),
-            content_type=request.content_type,
-            lane=self.resource,
-            logger=self.logger,
-        )
-        if not self.patch.fns or not isinstance(changes, list):
+    async def _track(self, sending: Awaitable[bytes], obj: KubeObject, request: PatchRequest) -> bytes:
+        """Make the request, and note whether it delivers the changes by the functions of the patch."""
+        changes = request.changes
+        if not isinstance(changes, list):
             return await sending
         has_status = "status" in self.resource.subresources
         parts = frozenset({STATUS if request.subresource == "status" else REST}) if has_status else EVERYTHING
@@ -329,7 +331,7 @@ class _Sending(NamedTuple):
             response = await sending
         except (APIError, APINetworkError) as e:
             if isinstance(e, APINetworkError) or e.is_in_doubt:
-                self.patch.deliveries.note_lost(head.resourceVersion, parts, changes)
+                self.patch.deliveries.note_lost(obj.head.resourceVersion, parts, changes)
             raise
         self.patch.deliveries.note_done(parts)
         return response

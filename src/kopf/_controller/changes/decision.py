@@ -170,7 +170,7 @@ def is_overtaken(detection: Detection, unsaved: Reason | None) -> bool:
 
 def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
     """Decide which handlers to call now, and what to do before. ``choose`` selects the handlers for a reason."""
-    detection, saved = situation.detection, situation.saved
+    detection, saved, unsaved = situation.detection, situation.saved, situation.unsaved
     reason = detection.reason
     choice = choose(reason)
     seen = SeenStates(reason, detection.snapshot, situation.digest)
@@ -179,22 +179,19 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
         reason = UPDATE
         choice = choose(reason)
         seen = SeenStates(reason, detection.snapshot, situation.digest)
-    progress = Progress(saved, reason, situation.now, situation.unsaved, situation.called, situation.woken)
-    plan = Plan(reason, choice, progress, seen, PROGRESS)
+    progress = Progress(saved, reason, situation.now, unsaved, situation.called, situation.woken)
     if reason is FREE:
-        plan.saving = NOTHING
-        plan.resumed = True
-        return plan
-    if choice.relevant_failures:
-        _judge_failures(plan, situation)
+        return Plan(reason, choice, progress, seen, NOTHING, resumed=True)
     called = choice.called
     if overtaken:
         called = [*called, *(item for item in overtaken if item not in called)]
-    plan.called, plan.spawning = called, choice.spawning
-    if situation.unsaved is None and not choice.accompanying and not choice.spawning:
+    plan = Plan(reason, choice, progress, seen, PROGRESS, called, spawning=choice.spawning)
+    if choice.relevant_failures:
+        _judge_failures(plan, situation)
+    if unsaved is None and not choice.accompanying and not choice.spawning:
         plan.saving = FINALIZER
         return plan
-    if situation.unsaved is None and (called or choice.spawning):
+    if unsaved is None and (called or choice.spawning):
         if choice.demanding or situation.blocking.is_ours:
             _choose_finalizer(plan, situation)
         if plan.finalizer is ADD:
@@ -203,7 +200,7 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
             plan.is_background_kept = True
             return plan
     progress.involve(called, seen)
-    if situation.unsaved is None:  # otherwise, save the earlier results first
+    if unsaved is None:  # otherwise, save the earlier results first
         plan.call = get_pending(called, progress.states, situation.now)
     return plan
 
@@ -253,16 +250,13 @@ def conclude(plan: Plan, situation: Situation, now: datetime.datetime) -> None:
         return
     is_deleted = situation.blocking.is_deleted
     called = [item for item in plan.called if item.id not in plan.unfit] if plan.unfit else plan.called
-    plan.requeue_after = get_delay(called, plan.progress.states, now)
-    if (
-        plan.error is None
-        and not plan.unfit
-        and plan.requeue_after is None
-        and not (is_deleted and _is_accompanied(situation))
-    ):
+    delay = get_delay(called, plan.progress.states, now)
+    if delay is not None:
+        plan.requeue_after = delay
+    elif plan.error is None and not plan.unfit and not (is_deleted and _is_accompanied(situation)):
         plan.saving = END
         plan.resumed = True
-        is_change = plan.reason is CREATE or plan.reason is UPDATE or situation.is_restoring
-        plan.is_handled = is_change and bool(plan.choice.accompanying)
+        if plan.reason is CREATE or plan.reason is UPDATE or situation.is_restoring:
+            plan.is_handled = bool(plan.choice.accompanying)
     if is_deleted:
         plan.finalizer = REMOVE if plan.saving is END else None

@@ -50,6 +50,7 @@ class Execution(Record, eq=False):
     _progress: Progress
     _seen: SeenStates
     _user_code: AbstractContextManager[None]
+    _key: str
     delay: float = 0.0
     """The minimal delay until the remaining handlers can be executed, in seconds."""
     unfit: dict[HandlerId, ModelMismatchError] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Execution(Record, eq=False):
         chosen = self._order(self._runtime.lifecycle, pending, cause)
         self.delay = 0.0 if chosen else REFUSAL_DELAY
         for handler in chosen:
-            if self._runtime.pause.stops(cause.body.object.head.key):
+            if self._runtime.pause.stops(self._key):
                 break  # the rest is for later, or for another replica
             try:
                 now = await self._execute(cause, handler, now, parent=None)
@@ -78,7 +79,7 @@ class Execution(Record, eq=False):
                     task.uncancel()
                 break
         rest = self._list_others(chosen, pending) if self.unfit and chosen else ()
-        if rest and not self._runtime.pause.stops(cause.body.object.head.key):
+        if rest and not self._runtime.pause.stops(self._key):
             return await self.execute_pending(cause, rest, now)
         return now
 
@@ -131,7 +132,7 @@ class Execution(Record, eq=False):
         now = self._runtime.clock.now()
         self._progress.note(handler, outcome, now, context.seen, self._seen)
         if handler.interval is not None and outcome.final:
-            wakeup = Wakeup(cause.resource, cause.body.object.head.key, handler.id)
+            wakeup = Wakeup(cause.resource, self._key, handler.id)
             self._runtime.controllers.enqueue_later(wakeup, handler.interval, self._runtime.context)
         if parent is not None:
             parent.seen |= context.seen
@@ -158,7 +159,7 @@ class Execution(Record, eq=False):
         pending = get_pending(handlers, self._progress, now)
         chosen = self._order(lifecycle, pending, cause)
         is_refused = bool(pending) and not chosen
-        stops, key = self._runtime.pause.stops, cause.body.object.head.key
+        stops, key = self._runtime.pause.stops, self._key
         while chosen and not stops(key):
             for handler in chosen:
                 if stops(key):

@@ -76,23 +76,24 @@ class HandlerState(FrozenRecord, frozen=True):
 
     def get_attempt(self, now: datetime.datetime) -> Attempt:
         """Describe the next attempt."""
-        return Attempt(retry=self.retries, started=self.started, runtime=now - self.started, reentries=self.reentries)
+        return Attempt(self.retries, self.started, now - self.started, self.reentries)
 
     def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
         """Return the state after the attempt."""
-        error = outcome.exception
-        delay = None if outcome.final else outcome.delay
+        error, is_final = outcome.exception, outcome.final
+        is_reentry = error is not None and isinstance(error, HandlerChildrenRetry)
+        delay = None if is_final else outcome.delay
         return HandlerState(
             self.started,
-            stopped=now if outcome.final else None,
-            delayed=now + datetime.timedelta(seconds=min(MAX_DELAY.total_seconds(), delay)) if delay else None,
-            purpose=self.purpose,
-            retries=self.retries + 1,
-            reentries=self.reentries + isinstance(error, HandlerChildrenRetry),
-            success=outcome.final and error is None,
-            failure=outcome.final and error is not None,
+            now if is_final else None,
+            now + datetime.timedelta(seconds=min(MAX_DELAY.total_seconds(), delay)) if delay else None,
+            self.purpose,
+            self.retries + 1,
+            self.reentries + is_reentry,
+            success=is_final and error is None,
+            failure=is_final and error is not None,
             message=None if error is None else str(error) or type(error).__name__,
-            exception=None if error is None or isinstance(error, HandlerChildrenRetry) else type(error).__name__,
+            exception=None if error is None or is_reentry else type(error).__name__,
             digest=self.digest,
             baseline=self.baseline,
             subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])) if subrefs else self.subrefs,

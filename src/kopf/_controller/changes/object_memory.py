@@ -12,7 +12,7 @@ From one pass to the next, the object itself carries all that matters. Only resu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kopf._controller.changes.handler_states import HandlerState
 from kopf._values.ids import HandlerId
@@ -51,9 +51,12 @@ class ObjectMemory(Record, eq=False):
     @property
     def is_blank(self) -> bool:
         """Whether there is nothing to remember."""
-        is_untouched = self.fingerprint is None and self.background is None
-        is_untouched = is_untouched and self.latest is None and not self.is_unresumed
-        return is_untouched and not self.losses and not self.removals and not self.is_released
+        return (
+            self.fingerprint is None
+            and self.background is None
+            and self.latest is None
+            and not (self.is_unresumed or self.losses or self.removals or self.is_released)
+        )
 
 
 class HandledStates:
@@ -65,10 +68,10 @@ class HandledStates:
 
     def keep(self, memory: ObjectMemory, fingerprint: int, snapshot: bytes) -> None:
         """Keep the handled state. The fingerprint is always kept, the state while there is room."""
-        self.drop(memory)
+        size = len(snapshot)
+        self._size += size - self._kept.pop(memory, 0)
         memory.fingerprint, memory.snapshot = fingerprint, snapshot
-        self._kept[memory] = len(snapshot)
-        self._size += len(snapshot)
+        self._kept[memory] = size  # as the newest
         while self._size > MAX_SIZE:
             self.drop(next(iter(self._kept)))
 
@@ -90,7 +93,7 @@ class Unsaved(Record):
     """Whether the API refuses them, e.g. because of their size; as opposed to passing problems."""
 
 
-class SavedProgress(NamedTuple):
+class SavedProgress(FrozenRecord, frozen=True):
     """The progress of the handlers that was just saved."""
 
     reason: Reason
@@ -124,7 +127,7 @@ class Carried(Record):
     """The number of conflicts in a row without an event of the stream that would explain them."""
 
 
-class Result(FrozenRecord, frozen=True):
+class Result(Record):
     """The result of a pass."""
 
     obj: KubeObject | None

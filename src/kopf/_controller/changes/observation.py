@@ -56,7 +56,7 @@ class Setting(Protocol):
         """Return the current time."""
 
     def make_logger(self, body: Body) -> ObjectLogger:
-        """Make the logger for the handlers."""
+        """Make the logger for the handlers; the argument is passed by its name."""
 
     def recall_memo(self, key: str) -> Any:
         """Return the memo of the object."""
@@ -93,34 +93,35 @@ class Observation:
         self.obj = obj
         self.carried = carried
         self.memory = memory
-        detected = self._detect()
-        self.unsaved = carried.unsaved
+        detection = detected = self._detect(carried)
+        unsaved = carried.unsaved
+        if unsaved is not None and is_overtaken(detected, unsaved.reason):
+            unsaved = None
+        self.unsaved = unsaved
         """The earlier results to save before anything else."""
-        if self.unsaved is not None and is_overtaken(detected, self.unsaved.reason):
-            self.unsaved = None
-        fingerprint = memory.fingerprint if self.unsaved is None else None
-        detection = detected  # mostly, there is no memory of the object
-        if fingerprint is not None or memory.is_released:
-            detection = recognise(detected, fingerprint, is_released=memory.is_released, last=memory.snapshot)
-        self.is_handled_elsewhere = (
-            detected.reason is NOOP and fingerprint is not None and fingerprint != make_fingerprint(detected.snapshot)
-        )
+        self.is_handled_elsewhere = False
         """Whether the object is marked as handled in a state that this operator has not handled."""
-        self.is_lost = detected.reason is CREATE and detected is not detection and detection.reason in (NOOP, UPDATE)
+        self.is_lost = False
         """Whether others have removed the last handled state from the object."""
+        fingerprint = memory.fingerprint if unsaved is None else None
+        if fingerprint is not None or memory.is_released:  # mostly, there is no memory of the object
+            detection = recognise(detected, fingerprint, is_released=memory.is_released, last=memory.snapshot)
+            is_other = fingerprint is not None and fingerprint != make_fingerprint(detected.snapshot)
+            self.is_handled_elsewhere = detected.reason is NOOP and is_other
+            self.is_lost = detected.reason is CREATE and detection.reason in (NOOP, UPDATE)
         # Not before the detection: the body reuses what the detection has decoded.
-        self.body = Body(obj.for_users())
-        self.logger = setting.make_logger(self.body)
-        self.patch = Patch(None, self.body) if self.unsaved is None else self.unsaved.patch
+        self.body = body = Body(obj.for_users())
+        self.logger = setting.make_logger(body=body)
+        self.patch = Patch(None, body) if unsaved is None else unsaved.patch
         """The changes by the handlers."""
         self.situation = self._make_situation(detection)
 
-    def _detect(self) -> Detection:
+    def _detect(self, carried: Carried) -> Detection:
         """Detect the change of the object, if any handlers depend on changes; otherwise, only a deletion."""
-        setting, obj, saved = self._setting, self.obj, self.carried.saved
+        setting, obj = self._setting, self.obj
         if setting.detects_changes:
-            known = None if saved is None else saved.snapshot
-            initial = self.carried.initial or bool(self.carried.woken)
+            known = None if carried.saved is None else carried.saved.snapshot
+            initial = carried.initial or bool(carried.woken)
             return detect(obj, setting.snapshots, finalizer=setting.finalizer, initial=initial, snapshot=known)
         blocking = Blocking.of(obj, setting.finalizer)
         return Detection(NOOP if not blocking.is_deleted else DELETE if blocking.is_ours else FREE)
@@ -131,18 +132,14 @@ class Observation:
         unsaved, saved, memory = self.unsaved, carried.saved, self.memory
         now = setting.now()
         remembered = {} if saved is None else saved.states
+        if unsaved is not None:
+            remembered = {**remembered, **unsaved.states}
+        storage = setting.persistence.progress_storage
         return Situation(
             key=obj.head.key,
             detection=detection,
             blocking=Blocking.of(obj, setting.finalizer),
-            saved=SavedStates(
-                setting.persistence.progress_storage,
-                self.body,
-                now,
-                remembered if unsaved is None else {**remembered, **unsaved.states},
-                setting.candidates.ids,
-                obj,
-            ),
+            saved=SavedStates(storage, self.body, now, remembered, setting.candidates.ids, obj),
             now=now,
             unsaved=None if unsaved is None else unsaved.states.keys(),
             called=carried.called,
@@ -165,26 +162,25 @@ class Observation:
 
     def get_cause(self, reason: Reason) -> ChangingCause:
         """Return the cause for the handlers of changes, for this reason."""
-        if self._cause is None or self._cause.reason is not reason:
-            self._cause = self._make_cause(reason)
-        return self._cause
-
-    def _make_cause(self, reason: Reason) -> ChangingCause:
-        is_known = self.carried.saved is not None and self.carried.saved.snapshot is not None
-        if self.situation.detection.change is None and not is_known:
+        if self._cause is not None and self._cause.reason is reason:
+            return self._cause
+        setting, carried, detection = self._setting, self.carried, self.situation.detection
+        is_known = carried.saved is not None and carried.saved.snapshot is not None
+        if detection.change is None and not is_known:
             self.body.object.decode_content()  # if it cannot be decoded, fail now, and not in the middle of the pass
-        return ChangingCause(
+        self._cause = cause = ChangingCause(
             logger=self.logger,
-            memo=self._setting.defer_memo(self.situation.key),
-            indices=self._setting.indices,
-            resource=self._setting.resource,
+            memo=setting.defer_memo(self.situation.key),
+            indices=setting.indices,
+            resource=setting.resource,
             body=self.body,
             patch=self.patch,
             reason=reason,
-            initial=self.carried.initial,
-            woken=self.carried.woken or (),
-            get_change=self.situation.detection.get_change,
+            initial=carried.initial,
+            woken=carried.woken or (),
+            get_change=detection.get_change,
         )
+        return cause
 
     def get_background_cause(self, reason: Reason) -> ResourceCause:
         """Return the cause for the filters and delays of daemons and timers: with the change, if it is known."""
@@ -205,7 +201,7 @@ class Observation:
         known = None if saved.is_blank else saved.find_baseline(self._setting.candidates.ids)
         return snapshot if known is None else known
 
-    def get_handled_snapshot(self, plan: Plan, baseline: bytes | None) -> bytes:
+    def get_handled_snapshot(self, plan: Plan, baseline: bytes) -> bytes:
         """
         Return the state that the handlers have really seen: changes during a creation are updates after it.
 
@@ -214,7 +210,7 @@ class Observation:
         that is bigger than the actual state: it can be too big.
         """
         snapshot, saved, unsaved = self.situation.detection.snapshot, self.situation.saved, self.unsaved
-        if plan.reason is not CREATE or baseline is None or (baseline == snapshot and saved.is_blank):
+        if plan.reason is not CREATE or (baseline == snapshot and saved.is_blank):
             return snapshot
         was_refused = unsaved is not None and unsaved.is_reported and unsaved.is_refused
         if was_refused and len(baseline) > len(snapshot):

@@ -124,7 +124,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
                 subrefs = previous.subrefs if previous is not None else ()
                 state = HandlerState(started=self._now, purpose=self._purpose, subrefs=subrefs)
                 self._begun.add(key)
-                if self._is_woken(handler):
+                if self._woken is not None and self._is_woken(handler):
                     self._begin_anew(subrefs)
             self.states[key] = state
             self._handlers[key] = handler
@@ -179,7 +179,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         handler: ChangingHandler,
         outcome: Outcome,
         now: datetime.datetime,
-        subrefs: Iterable[HandlerId],
+        subrefs: Collection[HandlerId],
         seen: SeenStates | None,
     ) -> None:
         """
@@ -190,7 +190,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
         key = handler.id
         self.states[key] = self.states[key].with_outcome(outcome, now, subrefs)
         self._changed.add(key)
-        self._changed.update(self._begun.intersection(subrefs))  # the sub-handlers that wait for their first attempts
+        if subrefs:
+            self._changed.update(self._begun.intersection(subrefs))  # those that wait for their first attempts
         if self._called is not None:
             self._called.add(key)
         if self._woken is not None and key in self._woken:
@@ -251,6 +252,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove all records of these handlers, of their sub-handlers, and of all others involved."""
+        if not self.states and self.saved.is_blank:
+            return  # mostly, there is nothing to do for an object
         states = {**self.saved.remembered, **self.states} if self.saved.remembered else self.states
         involved = {*states}
         for state in states.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource
 from kopf._logging.loggers import ObjectLogger
 from kopf._storage.snapshots import Snapshots
-from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -56,7 +56,5 @@ class ReconciliationScope:
         self.now = runtime.clock.now
         self.recall_memo, self.defer_memo = runtime.memos.recall, runtime.memos.defer
         self.snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, handlers.extra_fields)
-
-    def make_logger(self, body: Body) -> ObjectLogger:
-        """Make the logger of an object, which posts log records as events of the object."""
-        return ObjectLogger(body=body, settings=self.runtime.settings)
+        self.make_logger: Callable[..., ObjectLogger] = functools.partial(ObjectLogger, settings=runtime.settings)
+        """Makes the logger of an object, which posts log records as events of the object."""

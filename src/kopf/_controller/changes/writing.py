@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchOptions, PatchRequest, PatchSuperseded, patch_object
@@ -17,13 +17,12 @@ from kopf._controller.changes.progress import Progress, count
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.rivals import is_superseded
-from kopf._logging.loggers import Logger
+from kopf._handlers.handlers import ChangingHandler
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import REMOVE, Patch, thaw
 from kopf._values.reasons import CREATE, DELETE, NOOP, RESUME
-from kopf._values.records import replace
 from kopf._values.resource_versions import is_newer
 
 _PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
@@ -59,27 +58,29 @@ class Writing:
         self._scope = scope
         self._observed = observed
         self._plan = plan
-        self._is_reported = observed.unsaved is not None and observed.unsaved.is_reported
+        unsaved, saved = observed.unsaved, observed.situation.saved
+        self._is_reported = unsaved is not None and unsaved.is_reported
         self._is_refused = False
         self._latest = observed.obj
         self.correction: Unsaved | None = None
         """The states to save again, because the API has altered the changes by the handlers."""
-        is_begun = bool(plan.call) or not observed.situation.saved.is_blank  # it is not begun by adding the finalizer
-        is_beginning = plan.reason is CREATE and carried.baseline is None and is_begun
-        self.baseline = observed.find_baseline() if is_beginning else carried.baseline
+        self.baseline = carried.baseline
         """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
+        # It is not begun by adding the finalizer.
+        if plan.reason is CREATE and carried.baseline is None and (plan.call or not saved.is_blank):
+            self.baseline = observed.find_baseline()
         self.is_saving = False
         """Whether the object is being patched now, which must not be interrupted."""
 
-    def report(self) -> None:
-        """Log once how the handling has ended, if any handler was called."""
+    def report(self, called: Sequence[ChangingHandler]) -> None:
+        """Log once how the handling by these handlers has ended."""
         plan, logger = self._plan, self._observed.logger
-        if plan.called and not self._is_reported:
+        if not self._is_reported:
             self._is_reported = True
             # Handlers that are called for everything around the object log it at their own level.
-            level = logging.INFO if plan.reason is not RESUME else max(item.success_level for item in plan.called)
+            level = logging.INFO if plan.reason is not RESUME else max([item.success_level for item in called])
             if logger.isEnabledFor(level):
-                counts = count(plan.called, plan.progress)
+                counts = count(called, plan.progress)
                 logger.log(level, "%s is processed: %d succeeded; %d failed.", TITLES[plan.reason], *counts)
 
     def collect_unsaved(self) -> Unsaved | None:
@@ -109,7 +110,7 @@ class Writing:
         if result.obj is not None:
             self._check_status(result.obj, outgoing)
             saved = self._remember(stored, expected, baseline, outgoing, result.obj)
-            result = replace(result, saved=saved)
+            result.saved = saved
         delay = result.requeue_after
         if delay is not None and delay > 0 and not result.changed:
             observed.logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
@@ -123,7 +124,9 @@ class Writing:
         outgoing = self._make_outgoing_patch()
         if not observed.situation.blocking.is_last:
             plan.progress.purge(scope.candidates.changing, outgoing)  # also of former matches
-        handled = observed.get_handled_snapshot(plan, self.baseline)
+        handled = snapshot = observed.situation.detection.snapshot
+        if self.baseline is not None:
+            handled = observed.get_handled_snapshot(plan, self.baseline)
         if plan.is_handled:
             if (fresher := scope.get_fresher(observed.situation.key)) is not None:
                 self._look_for_rivals(fresher)
@@ -133,13 +136,13 @@ class Writing:
         result = await self.save(outgoing)
         if plan.is_handled:
             scope.handled.keep(observed.memory, make_fingerprint(handled), handled)
-        is_same = handled == observed.situation.detection.snapshot
-        is_settled = result.changed and is_same and self._has_only_our_traces(result.obj, outgoing)
+        is_settled = result.changed and handled == snapshot and self._has_only_our_traces(result.obj, outgoing)
         if (is_settled or not result.changed) and observed.logger.isEnabledFor(logging.DEBUG):
             observed.logger.debug("Handling cycle is finished, waiting for new changes.")
+        result.settled = is_settled
         if not is_settled and result.obj is not None:
             self._check_status(result.obj, outgoing)
-        return replace(result, settled=True) if is_settled else result
+        return result
 
     async def save(self, outgoing: Patch) -> Result:
         """Patch the object. Raises :class:`SavingFailure` with the state of the object after it."""
@@ -158,7 +161,9 @@ class Writing:
             options = PatchOptions(scope.finalizer, plan.finalizer, check, self._note_saved)
         self.is_saving = True
         try:
-            obj = await write(scope, observed.memory, observed.obj, outgoing, options, observed.logger)
+            obj = await patch_object(
+                scope.runtime.api, scope.resource, observed.obj, outgoing, options, logger=observed.logger
+            )
         except PatchSuperseded:
             raise
         except Exception as e:
@@ -166,6 +171,8 @@ class Writing:
             raise SavingFailure(self._latest) from e
         finally:
             self.is_saving = False
+        if plan.finalizer is REMOVE:
+            note_removal(observed.obj, observed.memory)
         if obj is None:
             observed.logger.debug("Patching was skipped: the object does not exist anymore.")
             return Result(None, resumed=True)
@@ -269,26 +276,12 @@ class Writing:
         return has_only_traces(self._observed.obj, obj, outgoing)
 
 
-async def write(
-    scope: ReconciliationScope,
-    memory: ObjectMemory,
-    obj: KubeObject,
-    patch: Patch,
-    options: PatchOptions | None,
-    logger: Logger,
-) -> KubeObject | None:
-    """
-    Patch the object; return its new state, or ``None`` if it does not exist anymore.
-
-    All writes to handled objects go through this function. Raises the errors of the API.
-    """
-    written = await patch_object(scope.runtime.api, scope.resource, obj, patch, options, logger=logger)
-    if options is not None and options.change is REMOVE:
-        if obj.head.deletionTimestamp is not None:
-            memory.is_released = True  # from now on, this operator ignores the object
-        else:
-            memory.removals += 1
-    return written
+def note_removal(obj: KubeObject, memory: ObjectMemory) -> None:
+    """Note that our finalizer was removed from the object in this state."""
+    if obj.head.deletionTimestamp is not None:
+        memory.is_released = True  # from now on, this operator ignores the object
+    else:
+        memory.removals += 1
 
 
 def drop_refused_wishes(observed: Observation, errors: int) -> None:
