@@ -242,13 +242,27 @@ def make_maker(calls: Calls, is_async: bool) -> Any:
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("decorator", [kopf.on.startup, kopf.on.login], ids=["startup", "login"])
 async def test_before_the_login(operator: Operator, calls: Calls, decorator: Any, is_async: bool) -> None:
-    """It is an error at once: otherwise, the handler would wait for the login, and the login for the handler."""
+    """It is an error after a while: otherwise, the handler would wait for the login, and the login for the handler."""
     operator.registry = kopf.OperatorRegistry()
     decorator(registry=operator.registry, errors=kopf.ErrorsMode.PERMANENT)(make_maker(calls, is_async))
     await operator.launch()
-    with pytest.raises(kopf.OperatorError, match="The operator logs in after its startup handlers"):
+    with pytest.raises(kopf.OperatorError, match="the operator logs in after its startup handlers"):
         await operator.wait()
     assert not len(calls)
+
+
+async def test_background_tasks_of_startup_handlers(operator: Operator, calls: Calls) -> None:
+    """They begin before the login, and get the credentials when they are there."""
+    tasks: list[asyncio.Task[None]] = []
+
+    @kopf.on.startup()
+    async def fn(**_: Any) -> None:
+        tasks.append(asyncio.create_task(make_maker(calls, is_async=True)()))
+        await asyncio.sleep(5)
+
+    await operator.launch()
+    await calls.wait_length(1)
+    await tasks[0]
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])

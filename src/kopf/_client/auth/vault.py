@@ -32,6 +32,12 @@ logger = logging.getLogger(__name__)
 _MAX_REFUSED = 100
 """The number of refused credentials to remember: short-lived tokens would pile up over months."""
 
+_EARLY_TIMEOUT = 10.0
+"""
+How long requests wait before the first login of the operator, in seconds. Requests of background tasks get it in time,
+but requests of startup and login handlers never would: the login waits for them.
+"""
+
 
 class Vault:
     """
@@ -47,7 +53,7 @@ class Vault:
     def __init__(self, settings: OperatorSettings, *, authenticators: int = 1) -> None:
         self._settings = settings
         self.authenticators = authenticators
-        """The number of tasks that log in on demand. Without any, requests for credentials fail at once."""
+        """The number of tasks that log in on demand. Without any, requests do not wait for credentials for long."""
         self._connections: list[Connection] = []
         self._best: list[Connection] = []
         self._next_deadline: float | None = None
@@ -220,15 +226,16 @@ class Vault:
     async def _wait_for_login(self) -> None:
         if self._closed:
             raise LoginError("The connections to the API are closed, as the operator has ended.")
-        if not self.authenticators:
-            raise (
-                self._explain() if self._last_error else LoginError("The operator logs in after its startup handlers.")
-            )
+        if not self.authenticators and self._last_error is not None:
+            raise self._explain()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         self._depleted.set()
         try:
-            await waiter
+            async with asyncio.timeout(None if self.authenticators else _EARLY_TIMEOUT):
+                await waiter
+        except TimeoutError:
+            raise LoginError("There was no login so far: the operator logs in after its startup handlers.") from None
         finally:
             self._waiters.discard(waiter)
 
