@@ -37,6 +37,8 @@ PLURAL: Final = "customresourcedefinitions"
 
 _STRATEGIES: Final = ("None", "Webhook")
 _SCOPES: Final = ("Cluster", "Namespaced")
+_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _PARTS: Final = {
     "schema": "validation",
     "subresources": "subresources",
@@ -160,9 +162,24 @@ def _validate_version(version: Obj, path: str) -> Iterator[FieldError]:
         yield from _validate_schema(root, f"{path}.schema.openAPIV3Schema")
     if (scale := (version.get("subresources") or {}).get("scale")) is not None:
         yield from _validate_scale(scale, f"{path}.subresources.scale")
-    for field, name in (("additionalPrinterColumns", "JSONPath"), ("selectableFields", "jsonPath")):
-        for index, item in enumerate(version.get(field) or ()):
-            yield from _validate_path(item.get("jsonPath"), f"{path}.{field}[{index}].{name}")
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        yield from _validate_column(column, f"{path}.additionalPrinterColumns[{index}]")
+    for index, item in enumerate(version.get("selectableFields") or ()):
+        yield from _validate_path(item.get("jsonPath"), f"{path}.selectableFields[{index}].jsonPath")
+
+
+def _validate_column(column: Obj, path: str) -> Iterator[FieldError]:
+    yield from needed(f"{path}.name", column.get("name"))
+    if not column.get("type"):
+        yield required(f"{path}.type", f"must be one of {','.join(_COLUMN_TYPES)}")
+    for field, values in (("type", _COLUMN_TYPES), ("format", _COLUMN_FORMATS)):
+        if (value := column.get(field)) and value not in values:
+            yield invalid_value(f"{path}.{field}", value, f"must be one of {','.join(values)}")
+    source = column.get("jsonPath")
+    if source and not source.startswith("."):
+        yield invalid_value(f"{path}.JSONPath", source, "must be a simple json path starting with .")
+    else:
+        yield from _validate_path(source, f"{path}.JSONPath")
 
 
 def _validate_path(text: str | None, path: str) -> Iterator[FieldError]:

@@ -85,6 +85,34 @@ async def test_errors_in_common_parts_of_versions_are_named_once(
     assert (reply.status, sorted(field for field, _ in causes(reply))) == (422, sorted(expected))
 
 
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (
+            {"type": "odd"},
+            'type: Invalid value: "odd": must be one of boolean,date,integer,number,string',
+        ),
+        ({"type": ""}, "type: Required value: must be one of boolean,date,integer,number,string"),
+        ({"name": ""}, "name: Required value"),
+        ({"jsonPath": "spec.x"}, 'JSONPath: Invalid value: "spec.x": must be a simple json path starting with .'),
+        ({"jsonPath": "['x']"}, """JSONPath: Invalid value: "['x']": must be a simple json path starting with ."""),
+        (
+            {"format": "odd"},
+            'format: Invalid value: "odd": must be one of byte,date,date-time,double,float,int32,int64,password',
+        ),
+    ],
+)
+async def test_wrong_columns_are_invalid(client: Client, column: dict[str, str], expected: str) -> None:
+    """In the words of a real server (1.20)."""
+    columns = [{"name": "a", "type": "string", "format": "int32", "jsonPath": ".x", **column}]
+    reply = await client.call("POST", CRDS, json=make_definition(additionalPrinterColumns=columns))
+    assert (reply.status, reply.body["message"]) == (
+        422,
+        f'CustomResourceDefinition.apiextensions.k8s.io "kexes.example.com" is invalid: '
+        f"spec.additionalPrinterColumns[0].{expected}",
+    )
+
+
 async def test_definitions_are_completed_and_established(client: Client) -> None:
     await client.create(CRDS, make_definition())
     definition = await wait_established(client)
