@@ -224,6 +224,19 @@ async def test_patches_go_to_the_object_after_each_attempt(operator: Operator, k
     assert obj["spec"]["items"] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer])
+async def test_results_outlive_conflicts_of_busy_objects(operator: Operator, kex: Objects, decorator: Any) -> None:
+    """A server answers so to patches without a version, too, if others always come before it."""
+
+    async def fn(**_: Any) -> str:
+        operator.cluster.faults.inject(409, verb="patch", times=3)
+        return "done"
+
+    decorator("kopfexamples", id="fn", **({"interval": 10000} if decorator is kopf.timer else {}))(fn)
+    await operator.start_and_create(kex)
+    await kex.wait(lambda obj: obj.get("status", {}).get("fn") == "done")
+
+
 async def test_exclusion_forever_by_annotations(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As in the tips & tricks: even the restarted operator does not start the daemon again."""
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
-from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
+from kopf._client.errors import APIConflictError, APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._controller.background.stop_signals import (
     AsyncDaemonStopperChecker,
@@ -36,6 +36,9 @@ from kopf._values.resource_versions import is_newer
 from kopf._values.resources import Resource
 
 H = TypeVar("H", bound=SpawningHandler)
+
+_CONFLICTS = (PatchConflict, APIConflictError)
+"""The latter is for patches without a version: the server has tried in vain to put them into a busy object."""
 
 _PASSING_REASONS = (
     DaemonStoppingReason.FILTERS_MISMATCH
@@ -236,12 +239,12 @@ class BackgroundRun(abc.ABC, Generic[H]):
         while patch and not background.is_gone:
             try:
                 obj = await patch_object(runtime.api, background.resource, background.body.object, patch, logger=logger)
-            except (PatchConflict, APIServerError, APITooManyRequestsError, APINetworkError) as e:
+            except (*_CONFLICTS, APIServerError, APITooManyRequestsError, APINetworkError) as e:
                 if is_last:
                     logger.error("%s exits with its patch not applied: %s", handler, e)
                     return
                 delay = next(delays, delay)
-                log = logger.debug if isinstance(e, PatchConflict) else logger.error
+                log = logger.debug if isinstance(e, _CONFLICTS) else logger.error
                 log("%s could not patch the object, and will try again in %s seconds: %s", handler, delay, e)
                 is_last = self.stopper.is_set or await AsyncDaemonStopperChecker(self.stopper).wait(delay)
             except Exception as e:
