@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -123,6 +124,23 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
     allowed.set()
     await calls.wait_length(3)
     assert kopf.DaemonStoppingReason.DAEMON_ABANDONED in calls[2]
+
+
+@pytest.mark.fastforward
+@pytest.mark.filterwarnings("error")
+async def test_daemons_are_abandoned_even_if_warnings_are_errors(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.daemon("kopfexamples", cancellation_timeout=50, id="fn")
+    async def fn(**_: Any) -> None:
+        while not allowed.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await allowed.wait()
+
+    allowed = asyncio.Event()
+    logs.expected.append("Task exception was never retrieved")
+    await operator.start_and_create(kex)
+    await logs.wait("Daemon 'fn' is invoked.")
+    await kex.delete_and_wait()
+    allowed.set()
 
 
 async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(

@@ -116,10 +116,10 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
             orphans = self._background.orphans
             orphans[self._task] = self._background.body.object.head.key
             self._task.add_done_callback(lambda task: orphans.pop(task, None))
-        warnings.warn(message, ResourceWarning, stacklevel=1)
         if self.is_running:  # it ends for everybody else; but it is not marked as done
             self.is_running = False
             self._background.exit()
+        warnings.warn(message, ResourceWarning, stacklevel=1)  # last, as users can turn warnings into errors
 
     def cancel(self) -> Collection[asyncio.Task[None]]:
         tasks = [task for task in (self._guard, self._task) if task is not None and not task.done()]
