@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf.testing import Simulation
+from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import FINALIZER, LAST_HANDLED, Objects, get_annotations, get_progress
 from tests.behaviour.running import Calls, Operator
 
@@ -47,6 +49,50 @@ async def test_in_the_status(operator: Operator, objects: Objects, calls: Calls)
     assert [sorted(key for key in progress if "~" not in key) for progress in progresses] == [["a"], ["a", "b"]]
     await objects.merge({"spec": {"field": "new"}})
     await objects.wait(lambda obj: json.loads(obj["status"]["my"]["last"]) == {"spec": {"field": "new"}})
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("write", range(1, 10))
+@pytest.mark.simulation(crds=make_crd("KopfStatusExample", "kopfstatusexamples", status=True), operator=False)
+async def test_crashes_between_the_writes_of_the_status_and_the_rest(
+    simulation: Simulation, write: int, is_mixed: bool
+) -> None:
+    """The changes by the handlers are on the object before their records are."""
+
+    @kopf.on.startup()
+    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+        in_status, in_annotations = kopf.StatusProgressStorage(), kopf.AnnotationsProgressStorage()
+        storages = kopf.MultiProgressStorage([in_annotations, in_status])
+        settings.persistence.progress_storage = storages if is_mixed else in_status
+        settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage()
+
+    @kopf.on.create("kopfstatusexamples", id="merging")
+    def merging(patch: kopf.Patch, **_: Any) -> str:
+        patch.spec["merged"] = "yes"
+        return "done"
+
+    @kopf.on.create("kopfstatusexamples", id="transforming")
+    def transforming(patch: kopf.Patch, **_: Any) -> None:
+        patch.fns.append(lambda body: body["spec"].update(transformed="yes"))
+        patch.fns.append(lambda body: body.setdefault("status", {}).update(transformed="yes"))
+
+    @kopf.on.create("kopfstatusexamples", id="last")
+    def last(patch: kopf.Patch, **_: Any) -> str:
+        patch.metadata.labels["last"] = "yes"
+        return "done"
+
+    simulation.crash_after(write=write, restart=True)
+    await simulation.restart()
+    manifest = {"apiVersion": "kopf.dev/v1", "kind": "KopfStatusExample", "metadata": {"name": "obj"}, "spec": {"x": 1}}
+    await simulation.apply(manifest)
+    await simulation.settle()
+    obj = await simulation.get("kopfstatusexamples", "obj")
+    assert obj["spec"] == {"x": 1, "merged": "yes", "transformed": "yes"}
+    assert obj["metadata"]["labels"] == {"last": "yes"}
+    kopf_status = obj["status"].pop("kopf")
+    assert "last-handled-configuration" in kopf_status
+    assert not kopf_status.get("progress")
+    assert obj["status"] == {"merging": "done", "last": "done", "transformed": "yes"}
 
 
 @pytest.mark.usefixtures("handled")

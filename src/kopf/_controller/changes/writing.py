@@ -161,9 +161,7 @@ class Writing:
             options = PatchOptions(scope.finalizer, plan.finalizer, check, self._note_saved)
         self.is_saving = True
         try:
-            obj = await patch_object(
-                scope.runtime.api, scope.resource, observed.obj, outgoing, options, logger=observed.logger
-            )
+            obj = await _send(scope, observed, outgoing, options)
         except PatchSuperseded:
             raise
         except Exception as e:
@@ -274,6 +272,28 @@ class Writing:
         if not scope.candidates.follows.isdisjoint(outgoing):
             return False
         return has_only_traces(self._observed.obj, obj, outgoing)
+
+
+async def _send(
+    scope: ReconciliationScope, observed: Observation, outgoing: Patch, options: PatchOptions | None
+) -> KubeObject | None:
+    """
+    Send the patch with our records.
+
+    Usually, the records are in the last request: a crash before it repeats the handlers. If they are in the status,
+    which is sent first, the other changes by the handlers go before it. Otherwise, a crash would lose them.
+    """
+    patch, obj = observed.patch, observed.obj
+    send = functools.partial(patch_object, scope.runtime.api, scope.resource, logger=observed.logger)
+    is_split = options is not None and options.on_saved is not None
+    if is_split and (patch.fns or patch.keys() - _STATUS) and outgoing.get("status") != patch.get("status"):
+        rest = patch.derive({key: value for key, value in patch.items() if key != "status"})
+        changed = await send(obj, rest, options and options._replace(change=None))
+        if changed is None:
+            return None
+        added = {key: value for key, value in outgoing.items() if key == "status" or value != patch.get(key)}
+        obj, outgoing = changed, outgoing.derive(added)
+    return await send(obj, outgoing, options)
 
 
 def note_removal(obj: KubeObject, memory: ObjectMemory) -> None:
