@@ -8,7 +8,7 @@ from typing import Any
 
 from kopf._client.client_observer import ClientObserver, Headers
 from kopf._controller.observer import Observer
-from kopf._handlers.attempt_observer import AttemptObserver
+from kopf._handlers.attempts import AttemptObserver
 from kopf._handlers.causes import ActivityCause
 
 

@@ -321,7 +321,7 @@ async def test_successes_of_timers_are_not_posted(
 
 async def test_no_time_is_wasted() -> None:
     """The notes about each attempt are cheap: a tenth of a microsecond or two on usual machines."""
-    from kopf._handlers.running_attempts import RunningAttempts
+    from kopf._handlers.attempts import RunningAttempts
 
     running_attempts = RunningAttempts()
     handler: Any = object()

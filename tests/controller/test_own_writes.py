@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kopf._controller.own_writes import OwnWrites
-from kopf._values.resource_versions import is_newer
+from kopf._values.resources import is_newer
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.causes import Cause
 from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
 from kopf._handlers.executor import HandlerExecutor, Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, IndexingHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.ids import HandlerId
 from kopf._values.records import replace

@@ -13,9 +13,9 @@ import pytest
 
 from kopf._client.fencing import Fence, FencedError
 from kopf._controller.background.stop_signals import AsyncDaemonStopperChecker, DaemonStopper, DaemonStoppingReason
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.handlers import Handler, IndexingHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.ids import HandlerId
 from tests.handlers.builders import make_changing_cause, make_handler

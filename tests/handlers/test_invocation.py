@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kopf._handlers.invocation import invoke
+from kopf._handlers.executor import invoke
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._settings.settings import ExecutionSettings
 from tests.handlers.builders import make_handler

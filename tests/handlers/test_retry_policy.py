@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.handler_errors import HandlerChildrenRetry, UnfitObjectError
 from kopf._handlers.handlers import (
     ActivityHandler,
@@ -19,7 +20,6 @@ from kopf._handlers.handlers import (
     WatchingHandler,
     WebhookHandler,
 )
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.retry_policy import Judgement, Retries, check_limits, get_errors_mode, judge
 from kopf._values.bodies import StanzaError
 from kopf._values.ids import HandlerId

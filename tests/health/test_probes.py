@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.handler_errors import PermanentError
-from kopf._handlers.outcomes import Outcome
 from kopf._health.health import Prober, ProbeResults
 from kopf._settings.settings import HealthSettings
 from kopf._values.ids import HandlerId

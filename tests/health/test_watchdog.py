@@ -16,8 +16,8 @@ import click
 import pytest
 
 from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from kopf._handlers.executor import invoke
 from kopf._handlers.handlers import Handler
-from kopf._handlers.invocation import invoke
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._health.watchdog import Watchdog, describe_culprit
 from kopf._settings.settings import ExecutionSettings, HealthSettings

@@ -10,8 +10,8 @@ from typing import Any
 import click
 import pytest
 
+from kopf._handlers.executor import invoke
 from kopf._handlers.handlers import Handler
-from kopf._handlers.invocation import invoke
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._logging import tracebacks
 from kopf._logging.tracebacks import format_traceback, is_framework, is_library

@@ -12,10 +12,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from kopf._handlers.attempts import Attempt
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.handlers import Handler
-from kopf._handlers.outcomes import Attempt
 from kopf._settings.settings import OperatorSettings
 from kopf._values.reasons import Reason
 from kopf._values.user_functions import list_read_arguments

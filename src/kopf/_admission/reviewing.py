@@ -18,10 +18,10 @@ from kopf._admission.verdicts import judge
 from kopf._admission.webhook_paths import WebhookPaths
 from kopf._controller.observer import Review
 from kopf._controller.runtime import Runtime
+from kopf._handlers.attempts import Attempt
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.filters import matches_operation
 from kopf._handlers.handlers import WebhookHandler
-from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import OperatorRegistry
 from kopf._logging.loggers import LocalObjectLogger
 from kopf._values.bodies import Body

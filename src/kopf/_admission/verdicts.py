@@ -12,12 +12,12 @@ import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.filters import matches
 from kopf._handlers.handler_errors import AdmissionError, PermanentError, TemporaryError, deny_malformed, describe
 from kopf._handlers.handlers import WebhookHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import deduplicate
 from kopf._values import codec
 from kopf._values.bodies import StanzaError

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._controller.observer import Observer
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.causes import Cause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
 from kopf._handlers.handlers import Handler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings, OperatorSettings
 from kopf._values.records import FrozenRecord
 

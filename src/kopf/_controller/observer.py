@@ -24,7 +24,7 @@ from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.pausing import Pause
 from kopf._controller.work_queue import WorkQueue
-from kopf._handlers.attempt_observer import AttemptObserver
+from kopf._handlers.attempts import AttemptObserver
 from kopf._handlers.handlers import SpawningHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._health.liveness import Heartbeat

@@ -8,7 +8,7 @@ come on the watch stream later. Resource versions of one resource are comparable
 
 from __future__ import annotations
 
-from kopf._values.resource_versions import is_newer
+from kopf._values.resources import is_newer
 
 
 class OwnWrites:

@@ -17,7 +17,7 @@ from kopf._handlers.registry import Owners
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.records import FrozenRecord
 from kopf._values.references import list_owner_uids
-from kopf._values.resource_versions import is_newer
+from kopf._values.resources import is_newer
 
 _MAX_GONE = 100
 

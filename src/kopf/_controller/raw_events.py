@@ -19,11 +19,11 @@ from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
 from kopf._controller.tracked_objects import TrackedObject
 from kopf._controller.unreadable import report_unreadable
+from kopf._handlers.attempts import Attempt, deliver_result
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.executor import Surroundings, UserCode
 from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WatchingHandler
-from kopf._handlers.outcomes import Attempt, deliver_result
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body

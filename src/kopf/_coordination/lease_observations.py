@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from kopf._coordination.leases import LEADER, Lease
-from kopf._values.resource_versions import is_newer
+from kopf._values.resources import is_newer
 from kopf._values.slots import Slots
 
 

@@ -26,8 +26,7 @@ from kopf._coordination.peers import Part, choose_part
 from kopf._coordination.records import Site, get_records, get_subresource
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
-from kopf._values.resource_versions import is_newer
-from kopf._values.resources import Resource
+from kopf._values.resources import Resource, is_newer
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from kopf._coordination.lease_observations import LeaseObservations, ObservedLea
 from kopf._coordination.lease_renewal import LeaseRenewal, Step
 from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms, name_holder, round_up
 from kopf._coordination.slot_coordinator import Coordinator
-from kopf._values.resource_versions import is_newer
+from kopf._values.resources import is_newer
 from kopf._values.slots import Slots
 
 

@@ -18,6 +18,7 @@ import datetime
 import logging
 from typing import NamedTuple
 
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.handler_errors import (
     AdmissionError,
     ErrorsMode,
@@ -31,7 +32,6 @@ from kopf._handlers.handler_errors import (
     name_error,
 )
 from kopf._handlers.handlers import ActivityHandler, Handler, IndexingHandler, WatchingHandler, WebhookHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._logging.tracebacks import has_users_frame
 from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.bodies import StanzaError

@@ -19,8 +19,8 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.handler_errors import describe
-from kopf._handlers.outcomes import Outcome
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._serving.endpoints import Endpoint

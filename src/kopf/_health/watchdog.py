@@ -21,8 +21,8 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from kopf._client.auth.libraries import is_importing
+from kopf._handlers.executor import invoke
 from kopf._handlers.handlers import Handler
-from kopf._handlers.invocation import invoke
 from kopf._logging.tracebacks import describe_frame, is_framework, is_library
 from kopf._settings.settings import HealthSettings
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator
 
+from kopf._handlers.attempts import Attempt
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.conditions import Condition, Conditions, conditions
 from kopf._handlers.handlers import Handler
-from kopf._handlers.outcomes import Attempt
 from kopf._handlers.retry_policy import judge
 from kopf._kits.readiness import NotReadyError, require_ready
 from kopf._values.bodies import Body

@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 from kopf._client.errors import APIClientError, APIConflictError, APINotFoundError
 from kopf._client.http.api import get_current_api, get_current_loop
 from kopf._controller.controller_registry import Controllers, Place, Wakeup, get_current_controllers
+from kopf._handlers.attempts import Attempt
 from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is_async
-from kopf._handlers.outcomes import Attempt
 from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, find_resource
 from kopf._kits.child_conditions import CallPausedError, reporting
 from kopf._kits.hierarchies import RECONCILER_LABEL

@@ -92,7 +92,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._handlers.handler_errors": "HandlerChildrenRetry",
         "kopf._handlers.handlers": "Handler",
         "kopf._handlers.lifecycles": "LifeCycleFn",
-        "kopf._handlers.outcomes": "Outcome",
+        "kopf._handlers.attempts": "Outcome",
         "kopf._legacy.context_variables": "cause_var handler_var",
     },
     "kopf._core.actions.invocation": {

@@ -29,7 +29,9 @@ _STDLIB = os.path.dirname(os.path.abspath(traceback.__file__)) + os.sep
 _PACKAGES = tuple(os.path.abspath(path) + os.sep for path in site.getsitepackages())
 
 _INDENT = "    "
-_INVOCATION = os.path.join(_FRAMEWORK, "_handlers", "invocation.py")
+_EXECUTOR = os.path.join(_FRAMEWORK, "_handlers", "executor.py")
+_INVOCATIONS = {(_EXECUTOR, "invoke"), (_EXECUTOR, "invoke_in_thread")}
+"""The functions that call the functions of users."""
 
 
 @functools.lru_cache(maxsize=1000)
@@ -77,8 +79,8 @@ class TrimmingFormatter(logging.Formatter):
 
 def has_users_frame(error: BaseException) -> bool:
     """Tell if the error was raised by the user's code, or passed through it."""
-    filenames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(_list_users_frames(filenames))
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(_list_users_frames([(code.co_filename, code.co_name) for code in codes]))
 
 
 def format_traceback(exc_info: ExcInfo, *, trimming: bool) -> str:
@@ -97,7 +99,7 @@ def format_traceback(exc_info: ExcInfo, *, trimming: bool) -> str:
         if isinstance(item.__notes__, list):  # later on, notes cannot be told from messages
             item.__notes__ = [_INDENT + _indent(note) for note in item.__notes__]
         if trimming:
-            first = _find_users_frame([frame.filename for frame in item.stack])
+            first = _find_users_frame([(frame.filename, frame.name) for frame in item.stack])
             item.stack = traceback.StackSummary.from_list(item.stack[first:])
     return "".join(summary.format()).rstrip("\n")
 
@@ -123,15 +125,15 @@ def _walk(summary: traceback.TracebackException) -> Iterator[traceback.Traceback
         pending += [other for other in others if other is not None]
 
 
-def _find_users_frame(filenames: list[str]) -> int:
-    """Find the first frame of the user's code; without such, it is the very first frame."""
-    found = _list_users_frames(filenames)
+def _find_users_frame(frames: list[tuple[str, str]]) -> int:
+    """Find the first frame of the user's code, by the files and functions; without such, it is the very first frame."""
+    found = _list_users_frames(frames)
     return found[0] if found else 0
 
 
-def _list_users_frames(filenames: list[str]) -> list[int]:
-    found = [index for index, name in enumerate(filenames) if not is_library(name)]
-    if not found and _INVOCATION in filenames:
-        invocation = filenames.index(_INVOCATION)
-        found = [index for index in range(invocation, len(filenames)) if not is_framework(filenames[index])]
+def _list_users_frames(frames: list[tuple[str, str]]) -> list[int]:
+    found = [index for index, (filename, _) in enumerate(frames) if not is_library(filename)]
+    if not found:
+        invocation = next((index for index, frame in enumerate(frames) if frame in _INVOCATIONS), len(frames))
+        found = [index for index in range(invocation, len(frames)) if not is_framework(frames[index][0])]
     return found

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.causes import ActivityCause
 from kopf._handlers.executor import HandlerExecutor, Surroundings
 from kopf._handlers.handler_errors import name_error
 from kopf._handlers.handlers import ActivityHandler
-from kopf._handlers.outcomes import Outcome
 from kopf._handlers.retry_policy import Retries
 from kopf._handlers.time_source import Clock
 from kopf._settings.settings import OperatorSettings

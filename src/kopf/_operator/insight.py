@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
-from kopf._handlers.outcomes import Outcome
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.time_source import Clock
 from kopf._health.liveness import Liveness

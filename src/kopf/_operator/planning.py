@@ -17,13 +17,12 @@ from kopf._controller.changes.detection import Detection
 from kopf._controller.instruments import Execute, Instruments
 from kopf._controller.memos import Memo
 from kopf._controller.observer import ControllerView, Observer, Observers
-from kopf._handlers.attempt_observer import name_reason
+from kopf._handlers.attempts import Attempt, Outcome, name_reason
 from kopf._handlers.causes import Cause, ResourceCause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, ResourceHandler, TimerHandler
 from kopf._handlers.lifecycles import all_at_once
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
 from kopf._operator.dry_client import Draft, DryClient, Obj, Place

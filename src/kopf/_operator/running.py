@@ -30,8 +30,8 @@ from kopf._controller.runtime import Runtime
 from kopf._controller.sharing import Share, current_share
 from kopf._coordination.peering import Peering
 from kopf._events.log_posting import EventRecorder, posting
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.lifecycles import LifeCycleFn
-from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.time_source import Clock
 from kopf._health.liveness import Liveness

@@ -12,11 +12,10 @@ from contextvars import ContextVar
 from typing import Any, TypedDict
 
 from kopf._controller.instruments import Execute
-from kopf._handlers.attempt_observer import name_outcome, name_reason
+from kopf._handlers.attempts import Attempt, Outcome, name_outcome, name_reason
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause, WebhookCause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._replay.randomness import Randomness
 from kopf._replay.recording_writer import Recorder
 from kopf._values.reasons import Activity

@@ -15,10 +15,10 @@ from kopf._client.http.api import APIClient
 from kopf._client.http.transport import Limits
 from kopf._controller.instruments import Execute, Instruments
 from kopf._controller.observer import Observer
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.causes import Cause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._replay.calls import describe_call, describe_outcome, is_replayable
 from kopf._replay.comparison import Comparison
 from kopf._replay.fallback_answers import FallbackAnswers

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kopf._controller.memos import Memo
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.causes import Cause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
 from kopf._handlers.handlers import Handler, ResourceHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._settings.settings import Delays, ExecutionSettings, OperatorSettings

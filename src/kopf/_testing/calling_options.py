@@ -16,8 +16,8 @@ import yaml
 
 from kopf._controller.indexing.indexers import Indexer
 from kopf._controller.indexing.indices import Index
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.handler_errors import ErrorsMode
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._kits.hierarchies import CLUSTER_SCOPED_KINDS
 from kopf._settings.settings import OperatorSettings

@@ -12,13 +12,13 @@ from typing import Any
 
 from kopf._controller.changes.detection import Detection, detect
 from kopf._controller.changes.selection import Selection
+from kopf._handlers.attempts import Attempt, Outcome, deliver_result
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.current_handler import SubhandlingContext
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
-from kopf._handlers.outcomes import Attempt, Outcome, deliver_result
 from kopf._handlers.registry import HandlersOfResource
 from kopf._storage.snapshots import Snapshots
 from kopf._testing.call_context import CallContext, Mark

@@ -15,6 +15,7 @@ from kopf._controller.background.stop_signals import (
     DaemonStoppingReason,
     SyncDaemonStopperChecker,
 )
+from kopf._handlers.attempts import Outcome, deliver_result
 from kopf._handlers.causes import BackgroundCause, ResourceCause, WatchingCause
 from kopf._handlers.filters import matches
 from kopf._handlers.handlers import (
@@ -25,7 +26,6 @@ from kopf._handlers.handlers import (
     SpawningHandler,
     WatchingHandler,
 )
-from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._testing.call_context import CallContext
 from kopf._testing.calling_options import STOP_AFTER
 from kopf._testing.handler_choice import list_reasons

@@ -14,11 +14,10 @@ import re
 
 import kopf_cluster
 from kopf._controller.instruments import Execute
-from kopf._handlers.attempt_observer import name_reason
+from kopf._handlers.attempts import Attempt, Outcome, name_reason
 from kopf._handlers.causes import Cause, ResourceCause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._replay.calls import locate
 from kopf._testing.simulated_process import current_process
 from kopf._virtual_time.journal import Journal, describe_changes, describe_place

@@ -23,12 +23,11 @@ from kopf._client.http.connections import USER_AGENT
 from kopf._controller.instruments import Execute, Instruments
 from kopf._controller.memos import Memo
 from kopf._controller.observer import Observers
-from kopf._handlers.attempt_observer import name_outcome, name_reason
+from kopf._handlers.attempts import Attempt, Outcome, name_outcome, name_reason
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler
 from kopf._handlers.lifecycles import get_default_lifecycle
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
 from kopf._operator.namespace_patterns import NamespacePattern, check_patterns

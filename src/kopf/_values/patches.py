@@ -98,23 +98,23 @@ _DEPTH = 3
 
 
 class Authorship:
-    """The authors of one patch, to which several handlers contribute one after another."""
+    """The authors of one patch, to which several handlers contribute one after another; messages show their texts."""
 
     __slots__ = ("_fns", "_values", "suspects")
 
     def __init__(self) -> None:
-        self._fns: dict[int, tuple[Callable[[Any], None], str]] = {}  # the functions keep their ids unique
-        self._values: dict[FieldPath, tuple[Any, str]] = {}
+        self._fns: dict[int, tuple[Callable[[Any], None], object]] = {}  # the functions keep their ids unique
+        self._values: dict[FieldPath, tuple[Any, object]] = {}
         self.suspects: set[FieldPath] = set()
         """The fields with values that JSON possibly has no form for."""
 
-    def sign(self, content: Mapping[str, Any], fns: Iterable[Callable[[Any], None]], author: str) -> None:
+    def sign(self, content: Mapping[str, Any], fns: Iterable[Callable[[Any], None]], author: object) -> None:
         """Note the author of all changes that are new since the last call."""
         for fn in fns:
             self._fns.setdefault(id(fn), (fn, author))
         self._sign(content, (), _DEPTH, author)
 
-    def _sign(self, content: Mapping[str, Any], parent: FieldPath, depth: int, author: str) -> None:
+    def _sign(self, content: Mapping[str, Any], parent: FieldPath, depth: int, author: object) -> None:
         for key, value in content.items():
             path = (*parent, key)
             if depth > 1 and value and isinstance(value, dict):
@@ -130,7 +130,7 @@ class Authorship:
 
     def get_author(self, fn: Callable[[Any], None]) -> str:
         """Get the author of the function; empty if unknown."""
-        return self._fns.get(id(fn), (fn, ""))[1]
+        return str(self._fns.get(id(fn), (fn, ""))[1])
 
     def find_authors(self, content: Mapping[str, Any], fields: Collection[FieldPath]) -> list[str]:
         """Get the authors of the fields of the patch; without fields, of the whole patch."""
@@ -141,7 +141,7 @@ class Authorship:
         ]
         if not fields or not authors:  # the fields that the functions change are unknown
             authors += [author for _, author in self._fns.values()]
-        return [*dict.fromkeys(authors)]
+        return [*dict.fromkeys(map(str, authors))]
 
 
 def _overlap(one: FieldPath, two: FieldPath) -> bool:
@@ -209,7 +209,7 @@ class Patch(dict[str, Any]):
         """The changes of the status."""
         return MutableStanza(self, "status")
 
-    def sign(self, author: str) -> None:
+    def sign(self, author: object) -> None:
         """Note the author of all new changes, for messages about changes that fail or that the API refuses."""
         if self.authorship is None:
             self.authorship = Authorship()

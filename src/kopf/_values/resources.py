@@ -127,3 +127,8 @@ CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "Cust
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Compare two versions of one resource in the way of Kubernetes: as integers of any length."""
+    return (len(version), version) > (len(other), other)

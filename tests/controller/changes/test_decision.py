@@ -15,6 +15,7 @@ import pytest
 
 import kopf
 from kopf._controller.changes.decision import (
+    Blocking,
     Choice,
     Plan,
     Saving,
@@ -26,13 +27,12 @@ from kopf._controller.changes.decision import (
     recognise,
 )
 from kopf._controller.changes.detection import Detection, detect
-from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.handler_states import HandlerState, SavedStates
 from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Candidates
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.handlers import ChangingHandler, DaemonHandler
-from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._settings.settings import PersistenceSettings
 from kopf._storage.snapshots import Snapshots

@@ -21,9 +21,9 @@ from kopf._controller.changes.progress import (
     get_pending,
 )
 from kopf._controller.changes.seen_states import SeenStates
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, ReconcilingHandler
-from kopf._handlers.outcomes import Outcome
 from kopf._storage.progress import ProgressRecord, SmartProgressStorage
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId

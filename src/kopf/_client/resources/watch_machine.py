@@ -35,8 +35,7 @@ import msgspec
 from kopf._values import codec
 from kopf._values.bodies import RawEventType
 from kopf._values.objects import KubeObject, ObjectMeta
-from kopf._values.resource_versions import is_newer
-from kopf._values.resources import Resource
+from kopf._values.resources import Resource, is_newer
 from kopf._values.slots import Slots, get_slot
 
 

@@ -22,9 +22,9 @@ from kopf._controller.background.stop_signals import (
 )
 from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
+from kopf._handlers.attempts import Outcome, deliver_result
 from kopf._handlers.causes import BackgroundCause
 from kopf._handlers.handlers import SpawningHandler
-from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._handlers.retry_policy import Retries
 from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import iter_delays
@@ -32,8 +32,7 @@ from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
-from kopf._values.resource_versions import is_newer
-from kopf._values.resources import Resource
+from kopf._values.resources import Resource, is_newer
 
 H = TypeVar("H", bound=SpawningHandler)
 

@@ -13,8 +13,8 @@ from collections.abc import Collection
 
 from kopf._controller.background.runs import BackgroundRun, ObjectBackground
 from kopf._controller.background.stop_signals import DaemonStoppingReason
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.handlers import TimerHandler
-from kopf._handlers.outcomes import Outcome
 
 
 class TimerRun(BackgroundRun[TimerHandler]):

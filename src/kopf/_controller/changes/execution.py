@@ -17,13 +17,13 @@ from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
 from kopf._controller.controller_registry import Wakeup
 from kopf._controller.runtime import Runtime
+from kopf._handlers.attempts import Outcome, deliver_result
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.current_handler import SubhandlingContext
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry, UnfitObjectError
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
-from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._values.codec import UnreadableError
 from kopf._values.ids import HandlerId
 from kopf._values.model_mismatch import ModelMismatchError
@@ -66,8 +66,9 @@ class Execution(Record, eq=False):
                 cause.logger.debug("Updating diff: %r", cause.diff)
         chosen = self._order(self._runtime.lifecycle, pending, cause)
         self.delay = 0.0 if chosen else REFUSAL_DELAY
+        pause = self._runtime.pause
         for handler in chosen:
-            if self._runtime.pause.stops(self._key):
+            if (pause.is_on or pause.covers is not None) and pause.stops(self._key):
                 break  # the rest is for later, or for another replica
             try:
                 now = await self._execute(cause, handler, now, parent=None)
@@ -79,7 +80,7 @@ class Execution(Record, eq=False):
                     task.uncancel()
                 break
         rest = self._list_others(chosen, pending) if self.unfit and chosen else ()
-        if rest and not self._runtime.pause.stops(self._key):
+        if rest and not pause.stops(self._key):
             return await self.execute_pending(cause, rest, now)
         return now
 
@@ -151,7 +152,7 @@ class Execution(Record, eq=False):
         lifecycle = lifecycle if lifecycle is not None else self._runtime.lifecycle
         handlers = Selection(cause).select_subhandlers([*handlers])
         if cause.patch:
-            cause.patch.sign(str(context.parent))  # the next changes are by the sub-handlers
+            cause.patch.sign(context.parent)  # the next changes are by the sub-handlers
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         self._progress.involve(handlers, self._seen)

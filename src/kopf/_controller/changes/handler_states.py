@@ -10,9 +10,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._storage.diffbase import check_essence
 from kopf._storage.progress import ProgressRecord, ProgressStorage
 from kopf._values import codec

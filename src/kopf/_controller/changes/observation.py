@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kopf._controller.changes.decision import (
     MAX_RESTORATIONS,
+    Blocking,
     Choice,
     Plan,
     Situation,
@@ -20,7 +21,6 @@ from kopf._controller.changes.decision import (
     recognise,
 )
 from kopf._controller.changes.detection import Detection, detect
-from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.handler_states import SavedStates
 from kopf._controller.changes.object_memory import Carried, ObjectMemory
 from kopf._controller.changes.progress import find_seen

@@ -17,7 +17,7 @@ from kopf._values.bodies import BodyEssence
 from kopf._values.diffs import diff
 from kopf._values.fields import ensure, resolve, without
 from kopf._values.objects import KubeObject
-from kopf._values.patches import Patch, merge, thaw
+from kopf._values.patches import Patch, thaw
 
 
 class OwnChanges:
@@ -88,38 +88,3 @@ def take_over(before: BodyEssence, expected: BodyEssence, seen: BodyEssence) -> 
         else:
             ensure(result, item.field, value)
     return cast(BodyEssence, result)
-
-
-def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool:
-    """
-    Tell if the object is as before, plus the annotations and the status from the patch.
-
-    It is much cheaper than the detection of changes. If in doubt, it is false, and the object gets a regular pass.
-    """
-    old, new = before.head, after.head
-    if new.deletionTimestamp is not None or new.labels != old.labels or new.finalizers != old.finalizers:
-        return False
-    annotations = patch["metadata"].get("annotations") if "metadata" in patch else None
-    if old.annotations:
-        annotations = {**old.annotations, **(annotations or {})}
-    if annotations and None in annotations.values():
-        annotations = {key: value for key, value in annotations.items() if value is not None}
-    return (
-        (new.annotations or {}) == (annotations or {})
-        and after.has_same_content(before)
-        and _has_patched_status(before, after, patch)
-    )
-
-
-def _has_patched_status(before: KubeObject, after: KubeObject, patch: Patch) -> bool:
-    wanted = patch.get("status")
-    if wanted and not before.could_have("status", "") and after.is_serialised_as("status", codec.encode(wanted)):
-        return True  # as it usually is: there was no status
-    old, new = before.get("status") or {}, after.get("status") or {}
-    if not wanted:
-        return bool(new == old)
-    if isinstance(old, dict) and old.keys().isdisjoint(wanted) and new == {**old, **wanted}:
-        return True  # there are new fields only, and nothing to be merged
-    expected = thaw(old)
-    merge(expected, wanted)
-    return bool(new == expected)

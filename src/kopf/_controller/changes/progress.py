@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from kopf._controller.changes.handler_states import HandlerState, SavedStates
 from kopf._controller.changes.seen_states import SeenStates
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.handlers import ChangingHandler, ReconcilingHandler
-from kopf._handlers.outcomes import Outcome
 from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
 from kopf._values.reasons import Reason

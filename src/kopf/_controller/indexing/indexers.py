@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kopf._controller.indexing.indices import Index, ObjectKey
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.handlers import IndexingHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.retry_policy import Retries
 from kopf._values.ids import HandlerId
 

@@ -15,9 +15,9 @@ from kopf._client.client_observer import is_same
 from kopf._controller.changes.decision import Plan, Saving
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import Observer
+from kopf._handlers.attempts import Attempt, Outcome
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler, SpawningHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.history import ERROR, INFO, WARNING, History, ObjectRecord
 from kopf._insight.console.panels import BackgroundRuns, GroupedErrors

@@ -11,8 +11,8 @@ from typing import Any
 
 from kopf._controller.observer import ControllerView, Observer
 from kopf._controller.pausing import Pause
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
-from kopf._handlers.outcomes import Outcome
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.history import WARNING, History, ObjectRecord
 from kopf._insight.console.texts import WITHHELD, cut, show_error, show_value

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import Observer
-from kopf._handlers import outcomes
+from kopf._handlers import attempts
 from kopf._handlers.causes import Cause, ResourceCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, WebhookHandler
@@ -188,13 +188,13 @@ class DecisionJournal(Observer):
         decision.error = None if error is None else _show_error(error, resource)
         decision.next_at = self._find_time(delay)
 
-    def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: outcomes.Attempt) -> None:
+    def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: attempts.Attempt) -> None:
         if isinstance(cause, ResourceCause) and not isinstance(handler, _OF_NO_INTEREST):
             key = cause.resource, cause.body.object.head.key
             self._attempts[number] = key, AttemptNote(handler.id, self._backlog.now)
 
     def attempt_ended(
-        self, number: int, handler: Handler, cause: Cause, outcome: outcomes.Outcome | None, started: float
+        self, number: int, handler: Handler, cause: Cause, outcome: attempts.Outcome | None, started: float
     ) -> None:
         if (begun := self._attempts.pop(number, None)) is None:
             return

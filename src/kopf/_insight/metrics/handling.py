@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import ControllerView, Observer, Observers
-from kopf._handlers.attempt_observer import name_outcome, name_reason
+from kopf._handlers.attempts import Outcome, name_outcome, name_reason
 from kopf._handlers.causes import Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, IndexingHandler
-from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kopf._controller.observer import ControllerView, Observer
+from kopf._handlers.attempts import Outcome
 from kopf._handlers.causes import Cause, ChangingCause
 from kopf._handlers.handler_errors import TemporaryError
-from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.families import BATCH, Counter, Family, Gauge, Histogram, Labels
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource

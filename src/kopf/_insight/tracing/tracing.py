@@ -19,11 +19,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from kopf._client.client_observer import Headers
 from kopf._controller.observer import Observer, Observers, Review
-from kopf._handlers.attempt_observer import name_outcome, name_reason
+from kopf._handlers.attempts import Attempt, Outcome, name_outcome, name_reason
 from kopf._handlers.causes import Cause, ResourceCause, WebhookCause
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import Handler, IndexingHandler
-from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._insight.tracing.pass_spans import Attributes, PassSpans, RecentSpans, describe_object
 from kopf._values.references import ObjectReference
 from kopf._values.reviews import Response
