@@ -98,9 +98,10 @@ class _Reconciliation:
     """One call for one object."""
 
     def __init__(self) -> None:
+        get_current_api()  # in unit tests, its error names the missing cluster
         context = current_subhandling.get()
         self._cause, self._handler = context.cause, context.parent
-        self._api, self._controllers = get_current_api(), get_current_controllers()
+        self._controllers = get_current_controllers()
         self._mark, self._reference = _make_label(self._handler.id), build_owner_reference(self._cause.body)
         self._owned: list[Resource] = []
         self._children: frozenset[str] = frozenset()
@@ -256,7 +257,7 @@ class _Reconciliation:
             payload = {"propagationPolicy": "Background", "preconditions": preconditions}
             url = resource.get_url(namespace=head.namespace, name=head.name)
             try:
-                await self._api.delete(url, payload=payload)
+                await get_current_api().delete(url, payload=payload)
                 self._cause.logger.info("%s is deleted: the handler no longer yields it.", _name(obj))
             except APINotFoundError:
                 pass
