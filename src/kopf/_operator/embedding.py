@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import pathlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from kopf._client.auth.vault import Vault
@@ -57,7 +57,7 @@ class OperatorOptions(TypedDict, total=False):
     record: str | os.PathLike[str] | None
     record_limit: int
     record_random: bool
-    preflight: bool | str
+    preflight: bool | Sequence[str]
     memories: Any
     insights: Any
     indexers: Any
@@ -90,7 +90,7 @@ async def operator(
     record: str | os.PathLike[str] | None = None,
     record_limit: int = DEFAULT_RECORD_LIMIT,
     record_random: bool = False,
-    preflight: bool | str = False,
+    preflight: bool | Sequence[str] = False,
     leader_election: bool | str | None = None,
     shards: bool | str | None = None,
     memories: Any = None,
@@ -127,7 +127,7 @@ async def operator(
       the oldest half is dropped. ``record_random``: record the seed of the module ``random``, too, so that handlers
       get the same values in replays; everybody who has the file can derive them.
     - ``preflight``: name all missing permissions at the start, like ``kopf run``: one more request per namespace. A
-      string is the command to print all roles, which the message then names.
+      list is the command that prints all roles, by its arguments; the message names it.
     - ``memories``, ``insights``, ``indexers``, ``_command``: ignored with a warning; they were for internals of the
       original framework.
 

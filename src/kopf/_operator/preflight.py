@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._client.auth.credentials import LoginError
@@ -54,9 +54,9 @@ class Preflight:
         registry: OperatorRegistry,
         namespaces: Namespaces,
         patterns: Collection[NamespacePattern],
-        command: str | None = None,
+        command: Sequence[str] = (),
     ) -> None:
-        """The ``command`` is for people, to print all roles."""
+        """The ``command`` is the one that prints all roles, by its arguments."""
         self._runtime = runtime
         self._registry = registry
         self._namespaces = namespaces
@@ -134,6 +134,8 @@ class Preflight:
         return status
 
     def _say(self, missing: Collection[Rule]) -> None:
+        import shlex  # most operators lack nothing
+
         is_minor = all(rule.resource in _MINOR for rule in missing)
         for rule in missing:
             self._runtime.told_permissions.update((rule.group, rule.resource, verb) for verb in rule.verbs)
@@ -142,7 +144,7 @@ class Preflight:
             logging.INFO if is_minor else logging.WARNING,
             "The operator lacks permissions. Add these rules to %s.%s",
             "; to ".join(_list_roles(missing)),
-            f" To print all its roles: {self._command}" if self._command else "",
+            f" To print all its roles: {shlex.join(self._command)}" if self._command else "",
         )
 
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -93,10 +93,10 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     """The observers of everything that happens."""
     tells_readiness: bool = False
     """Whether it logs a summary when it is ready: one more request."""
-    preflight: bool | str = False
+    preflight: bool | Sequence[str] = False
     """
-    Whether it logs all missing permissions at the start: one more request for each namespace. A string is the command
-    to print all roles.
+    Whether it logs all missing permissions at the start: one more request for each namespace. A list is the command
+    that prints all roles, by its arguments.
     """
 
 
@@ -335,7 +335,7 @@ def _start_preflight(
 ) -> asyncio.Task[None]:
     from kopf._operator.preflight import Preflight  # not all operators have it
 
-    command = setup.preflight if isinstance(setup.preflight, str) else None
+    command = () if isinstance(setup.preflight, bool) else setup.preflight
     preflight = Preflight(runtime, setup.registry, namespaces, setup.namespaces, command)
     observer.subscribe(preflight.accept_resources)
     return asyncio.create_task(preflight.run(), name="preflight")

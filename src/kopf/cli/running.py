@@ -8,7 +8,6 @@ import logging
 import os
 import pathlib
 import re
-import shlex
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
@@ -119,16 +118,17 @@ def _name_roles_command(
     peering_name: str | None,
     leader_election: str | None,
     shards: str | None,
-) -> str:
+) -> list[str]:
     """Return the command that prints the roles of the same operator."""
     options = [("module", modules), ("namespace", namespaces), ("peering", [peering_name] if peering_name else [])]
     modes = [("--leader-election", leader_election), ("--shards", shards)]
-    return shlex.join(
-        ["kopf", "rbac"]
-        + [f"--{name}={value}" for name, values in options for value in values]
-        + [name for name, value in modes if value is not None]
-        + [*paths]
-    )
+    return [
+        "kopf",
+        "rbac",
+        *[f"--{name}={value}" for name, values in options for value in values],
+        *[name for name, value in modes if value is not None],
+        *paths,
+    ]
 
 
 # The environment variables are named after the options, as documented; the arguments have variables, too.
