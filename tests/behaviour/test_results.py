@@ -78,6 +78,24 @@ async def test_results_join_what_the_handler_has_put_there_or_replace_it(
         assert (await objects.wait_handled(name))["status"] == {"fn": {**added, "returned": 2, "both": {"b": 2}}}
 
 
+async def test_results_replace_what_is_no_object(operator: Operator, objects: Objects, calls: Calls) -> None:
+    """The status of an object is always an object; the handlers are not repeated because of that."""
+
+    def fn(patch: kopf.Patch, **_: Any) -> str:
+        calls.append("called")
+        patch["status"] = "text"
+        return "result"
+
+    kopf.on.create(objects.plural, id="creating")(fn)
+    kopf.on.delete(objects.plural, id="deleting")(fn)
+    kopf.timer(objects.plural, id="timer", interval=1000)(fn)
+    await operator.start_and_create(objects)
+    obj = await objects.wait(lambda obj: obj.get("status", {}).keys() == {"creating", "timer"})
+    assert obj["status"] == {"creating": "result", "timer": "result"}
+    await objects.delete_and_wait()
+    assert len(calls) == 3
+
+
 async def test_the_result_is_there_as_soon_as_the_success_is_recorded(operator: Operator, objects: Objects) -> None:
     kopf.on.create(objects.plural, id="first")(lambda **_: 1)
     kopf.on.create(objects.plural, id="second")(lambda status, **_: {"seen": status["first"]})

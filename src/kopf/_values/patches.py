@@ -224,14 +224,12 @@ class Patch(dict[str, Any]):
         return derived
 
     def ensure_stanza(self, *path: str) -> dict[str, Any]:
-        """Get a stanza of the patch as a plain dict; create it if there is none."""
+        """Get a stanza of the patch as a plain dict; create it if there is none, or if it is no mapping."""
         target: dict[str, Any] = self
         for key in path:
             child = target.get(key)
-            if child is None:
-                child = target[key] = {}
-            elif type(child) is not dict:
-                child = target[key] = thaw(child)
+            if type(child) is not dict:
+                child = target[key] = thaw(child) if isinstance(child, Mapping) else {}
             target = child
         return target
 
