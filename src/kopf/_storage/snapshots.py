@@ -21,6 +21,9 @@ from kopf._values.fields import FieldPath
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 
+_FEW = 20
+"""How many annotations an object has at most if the choice of the essential ones is kept for others like it."""
+
 
 class Snapshots:
     """
@@ -56,8 +59,10 @@ class Snapshots:
         metadata: dict[str, Any] = {}
         if head.labels:
             metadata["labels"] = head.labels
-        if (annotations := head.annotations) and (names := self._choose(tuple(annotations))):
-            metadata["annotations"] = {name: annotations[name] for name in names}
+        if annotations := head.annotations:
+            choose = self._choose if len(annotations) <= _FEW else self._choose_essential
+            if names := choose(tuple(annotations)):
+                metadata["annotations"] = {name: annotations[name] for name in names}
         if metadata:
             content["metadata"] = metadata
         return codec.encode(content)

@@ -3,6 +3,9 @@ Records: small values for every object and every call, so they are cheap to make
 
 Their classes are cheap, too: a data class takes 7 KiB more memory. Data classes are for values that users make and
 extend.
+
+But setting a field takes several times longer than in other classes. So objects that change all the time are no
+records, and code that runs for every object sets a field only if that changes it.
 """
 
 from __future__ import annotations

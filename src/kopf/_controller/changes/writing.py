@@ -151,18 +151,14 @@ class Writing:
         if not outgoing and plan.finalizer is None:
             return Result(observed.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
         options = None if plan.finalizer is None else PatchOptions(scope.finalizer, plan.finalizer)
-        if "status" in scope.resource.subresources:  # otherwise, it is one request anyway
-            check = functools.partial(
-                is_superseded,
-                persistence=scope.persistence,
-                handlers=scope.candidates.changing,
-                before=observed.obj,
-                outgoing=outgoing,
-            )
-            options = PatchOptions(scope.finalizer, plan.finalizer, check, self._note_saved)
         self.is_saving = True
         try:
-            obj = await _send(scope, observed, outgoing, options)
+            if "status" in scope.resource.subresources:
+                obj = await self._send_in_order(outgoing)
+            else:  # it is one request anyway
+                obj = await patch_object(
+                    scope.runtime.api, scope.resource, observed.obj, outgoing, options, logger=observed.logger
+                )
         except PatchSuperseded:
             raise
         except Exception as e:
@@ -177,6 +173,33 @@ class Writing:
             return Result(None, resumed=True)
         is_changed = obj.head.resourceVersion != observed.obj.head.resourceVersion
         return Result(obj, is_changed, plan.requeue_after, resumed=plan.resumed, error=plan.error)
+
+    async def _send_in_order(self, outgoing: Patch) -> KubeObject | None:
+        """
+        Send the patch with our records, the status apart from the rest.
+
+        Usually, the records are in the last request: a crash before it repeats the handlers. If they are in the status,
+        which is sent first, the other changes by the handlers go before it. Otherwise, a crash would lose them.
+        """
+        scope, observed = self._scope, self._observed
+        patch, obj = observed.patch, observed.obj
+        check = functools.partial(
+            is_superseded,
+            persistence=scope.persistence,
+            handlers=scope.candidates.changing,
+            before=obj,
+            outgoing=outgoing,
+        )
+        options = PatchOptions(scope.finalizer, self._plan.finalizer, check, self._note_saved)
+        send = functools.partial(patch_object, scope.runtime.api, scope.resource, logger=observed.logger)
+        if (patch.fns or patch.keys() - _STATUS) and outgoing.get("status") != patch.get("status"):
+            rest = patch.derive({key: value for key, value in patch.items() if key != "status"})
+            changed = await send(obj, rest, options._replace(change=None))
+            if changed is None:
+                return None
+            added = {key: value for key, value in outgoing.items() if key == "status" or value != patch.get(key)}
+            obj, outgoing = changed, outgoing.derive(added)
+        return await send(obj, outgoing, options)
 
     def _look_for_rivals(self, fresher: KubeObject) -> None:
         """
@@ -273,28 +296,6 @@ class Writing:
         if not scope.candidates.follows.isdisjoint(outgoing):
             return False
         return has_only_traces(self._observed.obj, obj, outgoing)
-
-
-async def _send(
-    scope: ReconciliationScope, observed: Observation, outgoing: Patch, options: PatchOptions | None
-) -> KubeObject | None:
-    """
-    Send the patch with our records.
-
-    Usually, the records are in the last request: a crash before it repeats the handlers. If they are in the status,
-    which is sent first, the other changes by the handlers go before it. Otherwise, a crash would lose them.
-    """
-    patch, obj = observed.patch, observed.obj
-    send = functools.partial(patch_object, scope.runtime.api, scope.resource, logger=observed.logger)
-    is_split = options is not None and options.on_saved is not None
-    if is_split and (patch.fns or patch.keys() - _STATUS) and outgoing.get("status") != patch.get("status"):
-        rest = patch.derive({key: value for key, value in patch.items() if key != "status"})
-        changed = await send(obj, rest, options and options._replace(change=None))
-        if changed is None:
-            return None
-        added = {key: value for key, value in outgoing.items() if key == "status" or value != patch.get(key)}
-        obj, outgoing = changed, outgoing.derive(added)
-    return await send(obj, outgoing, options)
 
 
 def note_removal(obj: KubeObject, memory: ObjectMemory) -> None:
