@@ -1,10 +1,8 @@
 """
 The executor: one attempt of one handler of any kind, with all its possible outcomes.
 
-Coroutines run in the event loop, all other functions in threads.
-
 It does everything that all attempts have in common: limits, kwargs, context variables, timeouts, logs. The caller
-decides about the effects of the outcome on the object.
+decides about the effects of the outcome on the object. Coroutines run in the loop, all other functions in threads.
 """
 
 from __future__ import annotations
@@ -45,6 +43,9 @@ from kopf._values.user_functions import get_text
 
 UserCode = AbstractContextManager[None]
 """A context manager around coroutines of users: others can work meanwhile. It does not count threads."""
+
+_SIGNALS = (StopIteration, asyncio.CancelledError, concurrent.futures.CancelledError)
+"""The signals between event loops and coroutines. Errors of functions must not look like these."""
 
 
 class Surroundings(FrozenRecord, frozen=True, kw_only=True):
@@ -242,10 +243,6 @@ def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:
     kwargs.setdefault("started", attempt.started)
     kwargs.setdefault("runtime", attempt.runtime)
     return kwargs
-
-
-_SIGNALS = (StopIteration, asyncio.CancelledError, concurrent.futures.CancelledError)
-"""The signals between event loops and coroutines. Errors of functions must not look like these."""
 
 
 async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: ThreadPools) -> Any:

@@ -228,7 +228,9 @@ class Patch(dict[str, Any]):
         target: dict[str, Any] = self
         for key in path:
             child = target.get(key)
-            if type(child) is not dict:
+            if child is None:  # mostly
+                child = target[key] = {}
+            elif type(child) is not dict:
                 child = target[key] = thaw(child) if isinstance(child, Mapping) else {}
             target = child
         return target

@@ -68,7 +68,7 @@ class Execution(Record, eq=False):
         self.delay = 0.0 if chosen else REFUSAL_DELAY
         pause = self._runtime.pause
         for handler in chosen:
-            if (pause.is_on or pause.covers is not None) and pause.stops(self._key):
+            if (pause.is_on or pause.covers is not None) and pause.stops(self._key):  # mostly, nothing is held
                 break  # the rest is for later, or for another replica
             try:
                 now = await self._execute(cause, handler, now, parent=None)
