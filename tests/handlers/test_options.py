@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import fractions
+import functools
 import math
 import pathlib
 import re
@@ -86,6 +87,25 @@ REFUSED: list[tuple[list[Decorator], str, list[Any], str]] = [
     ([kopf.on.validate], "operations", [5], "must be a collection"),
     *(([decorator], flag, ["no", "false", "", 2, [True]], "must be True or False, got ") for decorator, flag in FLAGS),
 ]
+
+
+async def check_later(*_: Any, **__: Any) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("callback", [check_later, functools.partial(check_later, 1)])
+@pytest.mark.parametrize("option", ["when", "labels", "annotations", "value", "old", "new", "initial_delay"])
+def test_coroutine_functions_are_no_callbacks(
+    registry: kopf.OperatorRegistry, option: str, callback: Callable[..., Any]
+) -> None:
+    """Kopf does not await them, so such filters would match all objects."""
+    options: dict[str, Any] = {option: {"key": callback} if option in ("labels", "annotations") else callback}
+    if option in ("value", "old", "new"):
+        options["field"] = "spec.field"
+    decorator: Decorator = kopf.daemon if option == "initial_delay" else kopf.on.update
+    with pytest.raises(kopf.DeclarationError, match=f"{option}= must be synchronous"):
+        declare(decorator, registry, **options)
+    assert not registry
 
 
 @pytest.mark.parametrize(
