@@ -29,13 +29,13 @@ class OwnChanges:
         self._seen = seen
         self._snapshot = snapshot
 
-    def is_essential(self, patch: Patch) -> bool:
-        """Tell if the patch changes the essence, by which changes are detected."""
-        return bool(patch.fns or patch.keys() - {"status"} or (patch and self._snapshots.extra_fields))
-
     def expect(self, patch: Patch, progress: Progress) -> tuple[Progress, bytes | None]:
-        """Return the progress and the snapshot of the object as they will be with the patch applied."""
-        if not self.is_essential(patch):
+        """
+        Return the progress and the snapshot of the object as they will be with the patch applied.
+
+        The snapshot is ``None`` if the patch does not change the essence, by which changes are detected.
+        """
+        if not (patch.fns or patch.keys() - {"status"} or (patch and self._snapshots.extra_fields)):
             return progress, None
         expected = self._snapshots.take(KubeObject.from_dict(patch.apply_to(self._obj)))
         progress = progress.copy()
