@@ -13,7 +13,8 @@ from kopf._values.reviews import MalformedReviewError, ReviewError, UnknownResou
 from tests.admission.reviewing import Reviewer, make_object, make_review, read_patch
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.resources import define
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward
@@ -126,6 +127,34 @@ async def test_unknown_resources(reviewer: Reviewer, calls: Calls, change: dict[
         await reviewer.review(resource=resource, webhook="check")
     assert caught.value.status == 404
     assert calls == []
+
+
+@pytest.mark.parametrize(("version", "expected"), [(None, ["v1", "v2"]), ("v1", ["v1"])], ids=str)
+async def test_versions_that_are_no_longer_preferred(
+    reviewer: Reviewer, operator: Operator, calls: Calls, logs: Logs, version: str | None, expected: list[str]
+) -> None:
+    """API servers send the former version until they notice the new configuration, which takes a moment."""
+    versioned: dict[str, Any] = {} if version is None else {"version": version}
+    kopf.on.event("temps")(do_nothing)
+    kopf.on.validate("temps", **versioned)(calls.noting(lambda resource, **_: resource.version))
+    define(operator.cluster, "temps", versions=("v1",))
+    resource = {"group": "kopf.dev", "version": "v1", "resource": "temps"}
+    await operator.start(watching=("temps",))
+    assert (await reviewer.review(resource=resource))["allowed"]
+    define(operator.cluster, "temps", versions=("v1", "v2"))
+    await logs.wait("Starting the watch-stream for temps.v2.kopf.dev.*")
+    calls.items.clear()
+    await is_reviewed(reviewer, resource)
+    await is_reviewed(reviewer, {**resource, "version": "v2"})
+    assert calls == expected
+
+
+async def is_reviewed(reviewer: Reviewer, resource: dict[str, str]) -> bool:
+    try:
+        await reviewer.review(resource=resource)
+    except UnknownResourceError:
+        return False
+    return True
 
 
 async def test_the_object_is_not_changed(reviewer: Reviewer) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kopf._admission.verdicts import judge
@@ -111,7 +111,8 @@ class Admission:
     def accept_resources(self, resources: Collection[Resource], handled: Collection[Resource]) -> None:
         """Take the resources of the cluster, and the ones that also have other handlers."""
         plan = self._registry.plan_webhooks(resources)
-        self._handlers = {resource: (resource, handlers) for resource, handlers in plan.items()}
+        others = _spread_to_other_versions(plan, resources)
+        self._handlers = {resource: (resource, handlers) for resource, handlers in (*others, *plan.items())}
         self._handled = handled
         self.readiness.discovered.set()
 
@@ -253,3 +254,19 @@ def _make_reference(body: Body, request: ReviewRequest, namespace: str | None) -
         return body
     versions = {"apiVersion": body.object.api_version, "kind": body.object.kind}
     return {**versions, "metadata": {"name": request.name, "namespace": namespace}}
+
+
+def _spread_to_other_versions(
+    plan: Mapping[Resource, Sequence[WebhookHandler]], resources: Iterable[Resource]
+) -> Iterator[tuple[Resource, Sequence[WebhookHandler]]]:
+    """
+    Assign the handlers for any version to the served versions that are not preferred.
+
+    When another version becomes the preferred one, API servers still send the former one until they notice.
+    """
+    unversioned = {
+        resource.name: fitting
+        for resource, handlers in plan.items()
+        if (fitting := [item for item in handlers if item.selector is not None and item.selector.version is None])
+    }
+    yield from ((item, unversioned[item.name]) for item in resources if item.name in unversioned)
