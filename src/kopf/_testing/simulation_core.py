@@ -116,7 +116,7 @@ class SimulationCore:
 
     async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
         """Wait for the coroutine, unless the simulation has a problem, or the operator has failed."""
-        if (problem := self._find_misuse()) is not None:
+        if (problem := self._find_misuse() or self._problem) is not None:
             if inspect.iscoroutine(coro):
                 coro.close()
             raise problem
