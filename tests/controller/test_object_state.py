@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kopf._controller.changes.object_memory import Result, SavedProgress, Unsaved
-from kopf._controller.object_state import ObjectState, Rules, get_delay, is_overtaking
+from kopf._controller.object_state import ObjectState, Rules
+from kopf._controller.throttling import get_delay, is_overtaking
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch

@@ -7,7 +7,7 @@ They are not handled until they change, with one warning for each. Kopf does not
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchOptions, patch_object
-from kopf._controller.changes.decision import Blocking
+from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.object_memory import Result
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.writing import note_removal

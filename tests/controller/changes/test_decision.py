@@ -15,7 +15,6 @@ import pytest
 
 import kopf
 from kopf._controller.changes.decision import (
-    Blocking,
     Choice,
     Plan,
     Saving,
@@ -27,6 +26,7 @@ from kopf._controller.changes.decision import (
     recognise,
 )
 from kopf._controller.changes.detection import Detection, detect
+from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.handler_states import HandlerState, SavedStates
 from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.seen_states import SeenStates

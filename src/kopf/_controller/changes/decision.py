@@ -7,9 +7,6 @@ progress, :func:`conclude` decides what to save, and when to continue.
 The rules: the finalizer comes before the first call; a handler that has succeeded for a change is not called again for
 it; a deletion overtakes everything else; unsaved results are saved first; failures never let an object be deleted;
 handlers that are not for the object leave no traces on it.
-
-Our finalizer blocks the deletion until everything is done: the deletion handlers, the daemons & timers. It is only
-there as long as something needs it. See ``docs/decisions/finalizers.md``.
 """
 
 from __future__ import annotations
@@ -20,13 +17,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from kopf._controller.changes.detection import Detection
+from kopf._controller.changes.finalizer import MAX_REMOVALS, Blocking, choose_change
 from kopf._controller.changes.handler_states import SavedStates
 from kopf._controller.changes.progress import Progress, find_overtaken, get_delay, get_pending
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._values import codec
 from kopf._values.ids import HandlerId
-from kopf._values.objects import KubeObject
 from kopf._values.patches import ADD, REMOVE, FinalizerChange
 from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, UPDATE, Reason
 from kopf._values.records import FrozenRecord, Record, replace
@@ -37,32 +34,6 @@ MAX_RESTORATIONS = 5
 
 MAX_FILTER_FAILURES = 7
 """How many times in a row a filter can fail until its handler is skipped: about half a minute with default delays."""
-
-MAX_REMOVALS = 3
-"""How many times an unneeded finalizer is removed, until it is obvious that somebody else insists on it."""
-
-
-class Blocking(FrozenRecord, frozen=True):
-    """How the deletion of an object is blocked."""
-
-    is_deleted: bool
-    """Whether the object is marked for deletion."""
-    is_ours: bool
-    """Whether our finalizer is on the object."""
-    is_last: bool
-    """Whether there will be no object once our finalizer is removed."""
-
-    @classmethod
-    def of(cls, obj: KubeObject, finalizer: str) -> Blocking:
-        """Look at the object."""
-        is_deleted, finalizers = obj.head.deletionTimestamp is not None, obj.head.finalizers
-        if finalizers is None:
-            return _NOT_BLOCKED_DELETED if is_deleted else _NOT_BLOCKED
-        return cls(is_deleted, finalizer in finalizers, is_deleted and finalizers == [finalizer])
-
-
-_NOT_BLOCKED = Blocking(is_deleted=False, is_ours=False, is_last=False)
-_NOT_BLOCKED_DELETED = Blocking(is_deleted=True, is_ours=False, is_last=False)
 
 
 class Choice(FrozenRecord, frozen=True):
@@ -261,20 +232,6 @@ def _choose_finalizer(plan: Plan, situation: Situation) -> None:
     plan.finalizer = choose_change(blocking, is_required=plan.is_required, is_kept=is_kept, removals=removals)
     is_unneeded = blocking.is_ours and not plan.is_required and not is_kept
     plan.is_contested = is_unneeded and plan.finalizer is None and removals == MAX_REMOVALS
-
-
-def choose_change(blocking: Blocking, *, is_required: bool, is_kept: bool, removals: int) -> FinalizerChange | None:
-    """
-    Decide what to do with the finalizer if nothing is being finished right now.
-
-    It is kept while it is in doubt whether it is required, or while something still runs for the object. It is not
-    removed again & again either, if it was removed so many times already, and somebody else puts it back.
-    """
-    if is_required:
-        return None if blocking.is_ours or blocking.is_deleted else FinalizerChange.ADD
-    if not blocking.is_ours or is_kept:
-        return None
-    return FinalizerChange.REMOVE if blocking.is_deleted or removals < MAX_REMOVALS else None
 
 
 def _is_accompanied(situation: Situation, *, blocking: bool = False) -> bool:

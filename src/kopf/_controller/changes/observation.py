@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from kopf._controller.changes.decision import (
     MAX_RESTORATIONS,
-    Blocking,
     Choice,
     Plan,
     Situation,
@@ -21,6 +20,7 @@ from kopf._controller.changes.decision import (
     recognise,
 )
 from kopf._controller.changes.detection import Detection, detect
+from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.handler_states import SavedStates
 from kopf._controller.changes.object_memory import Carried, ObjectMemory
 from kopf._controller.changes.progress import find_seen
