@@ -64,6 +64,29 @@ async def test_everything_converges_whatever_happens(simulation: Simulation) -> 
     }
 
 
+@pytest.mark.simulation(registry=registry, **OPTIONS)
+async def test_children_of_deleted_objects_stay_away_while_the_event_of_the_deletion_is_late(
+    simulation: Simulation,
+) -> None:
+    await simulation.apply({**PARENT, "spec": {"image": "x:1"}})
+    await roll_out(simulation)
+    before = len(list_writes(simulation))
+    simulation.faults.delay_event(1, 30, "kopfexamples")
+    await simulation.delete("kopfexamples", "web")
+    await simulation.advance(seconds=60)
+    assert await simulation.list("deployments") == []
+    assert len(list_writes(simulation)) == before
+
+
+@pytest.mark.simulation(registry=registry, **OPTIONS)
+async def test_children_that_somebody_deletes_are_created_again(simulation: Simulation) -> None:
+    await simulation.apply({**PARENT, "spec": {"image": "x:1"}})
+    await roll_out(simulation)
+    await simulation.delete("deployments", "web")
+    await simulation.settle()
+    assert (await simulation.get("deployments", "web"))["spec"]["replicas"] == 2
+
+
 def list_writes(simulation: Simulation) -> list[str]:
     """What the operator has changed in deployments."""
     lines = str(simulation.journal).splitlines()

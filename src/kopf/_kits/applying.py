@@ -16,8 +16,8 @@ import hashlib
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from kopf._client.errors import APIConflictError, APINotFoundError
 from kopf._client.http.api import APIClient, get_current_api, get_current_loop
@@ -43,6 +43,12 @@ _MAX_REMEMBERED = 10_000
 
 _MANAGER = re.compile(r'conflict with "([^"]*)"')
 """How the API server names the manager in the causes of a conflict."""
+
+
+class Check(Protocol):
+    """What must hold before an object is written; otherwise, it raises an error."""
+
+    async def __call__(self, place: Place, current: KubeObject | None, *, is_known: bool) -> None: ...
 
 
 class ApplyConflictError(OperatorError):
@@ -132,6 +138,10 @@ class Memory:
         """Forget the resource: it has disappeared or moved. The next call finds it again."""
         self._resources.pop((desired["apiVersion"], desired["kind"]), None)
 
+    def has_applied(self, url: str, manager: str) -> bool:
+        """Tell if an object of this name has been applied before."""
+        return (url, manager) in self._outcomes
+
     def is_applied(self, url: str, manager: str, desired: Obj, current: KubeObject) -> bool:
         """Tell if the object is as it would be if it was applied."""
         head = current.head
@@ -175,12 +185,13 @@ async def apply_plain(
     resource: Resource | None = None,
     force: bool = False,
     manager: str = MANAGER,
-    check: Callable[[Place, KubeObject | None], None] | None = None,
+    check: Check | None = None,
 ) -> Body:
     """
     Apply what is complete already; the ``resource`` can be known.
 
-    ``check`` raises an error if the object must not be applied: it gets its place and its current state, if it exists.
+    ``check`` raises an error if the object must not be applied: it gets its place, its current state, if it exists, and
+    whether this operator has applied it before.
     If it exists no more by the time of the writing, or is another object of the same name, it is an error, too.
     """
     memory = _memories.setdefault(api, Memory())
@@ -198,7 +209,7 @@ async def apply_plain(
     found = None if children is None else children.find(namespace, place.name)
     current = await _read(api, url) if found is None else found
     if check is not None:
-        check(place, current)
+        await check(place, current, is_known=memory.has_applied(url, manager))
     if current is not None and memory.is_applied(url, manager, desired, current):
         return Body(current.for_users())
     payload = desired

@@ -18,8 +18,8 @@ from kopf._kits.readiness import NotReadyError, require_ready
 from kopf._values.bodies import Body
 
 
-class CallPausedError(Exception):
-    """The operator is paused in the middle of the call: nothing is said, as it is not known how it would end."""
+class CallInterruptedError(Exception):
+    """The call ends in the middle. Nothing is said: it is not known how the call would have ended."""
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def reporting(cause: ChangingCause, handler: Handler, attempt: Attempt, children
     try:
         yield
         require_ready(*children)
-    except CallPausedError:
+    except CallInterruptedError:
         raise
     except NotReadyError as e:
         _report(found, Condition(False, "ChildrenNotReady", str(e)), "Reconciling")

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import inspect
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kopf._client.errors import APIClientError, APIConflictError, APINotFoundError
@@ -24,11 +24,12 @@ from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is_async
-from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, find_resource
-from kopf._kits.child_conditions import CallPausedError, reporting
+from kopf._kits.applying import ApplyConflictError, Check, Obj, apply_plain, find_resource
+from kopf._kits.child_conditions import CallInterruptedError, reporting
 from kopf._kits.hierarchies import RECONCILER_LABEL
 from kopf._kits.manifests import K8sObject, list_objects, to_plain
 from kopf._kits.readiness import NotReadyError
+from kopf._values import codec
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.references import build_owner_reference, list_owner_uids
@@ -46,6 +47,14 @@ _GARBAGE_DELAY = 1.0
 
 class _NamespaceGoneError(TemporaryError):
     """The child cannot be created, because its namespace is being deleted, or is deleted already."""
+
+
+class _PausedError(CallInterruptedError):
+    """The operator has been paused."""
+
+
+class _OwnerGoneError(CallInterruptedError):
+    """The object is deleted, or is being deleted, but its event has not come yet."""
 
 
 class ForeignObjectError(TemporaryError):
@@ -148,7 +157,9 @@ class _Reconciliation:
             if not self._owner.namespace:
                 raise
             self._cause.logger.debug("%s ends, as the object is about to be deleted, too: %s", self._handler, e)
-        except CallPausedError:
+        except _OwnerGoneError:
+            self._cause.logger.debug("%s ends, as the object is being deleted.", self._handler)
+        except _PausedError:
             self._cause.logger.debug("%s is interrupted, because the operator is paused.", self._handler)
             self._controllers.enqueue(self._cause.resource, self._owner.key, {self._handler.id})
 
@@ -225,9 +236,11 @@ class _Reconciliation:
         metadata["ownerReferences"] = [*references, self._reference]
         return resource.name, namespace, metadata.get("name", "")
 
-    def _check_owner(self, place: Place, current: KubeObject | None) -> None:
+    async def _check_owner(self, place: Place, current: KubeObject | None, *, is_known: bool) -> None:
         """Check that the existing object is a child of this object, and of no other handler."""
         if current is None:
+            if is_known:  # the garbage collector deletes the children of deleted objects; their events can be late
+                await _check_existence(self._cause.resource, self._owner)
             return
         resource, head = self._cause.resource, current.head
         kinds = {(resource.group, resource.kind)}
@@ -265,9 +278,7 @@ class _Reconciliation:
                 raise TemporaryError(f"{_name(obj)} has changed before it was deleted.", _GARBAGE_DELAY) from e
 
 
-async def _write(
-    desired: Obj, resource: Resource | None, check: Callable[[Place, KubeObject | None], None], *, force: bool = False
-) -> Body:
+async def _write(desired: Obj, resource: Resource | None, check: Check, *, force: bool = False) -> Body:
     try:
         return await apply_plain(get_current_api(), desired, resource=resource, check=check, force=force)
     except APIClientError as e:
@@ -281,10 +292,19 @@ async def _write(
         raise TemporaryError(text, delay=_GARBAGE_DELAY) from e
 
 
+async def _check_existence(resource: Resource, owner: ObjectMeta) -> None:
+    """Check that the object still exists in the cluster. A list needs no permission that the operator lacks."""
+    params = {"fieldSelector": f"metadata.name={owner.name}"}
+    raw = await get_current_api().get(resource.get_url(namespace=owner.namespace), params=params)
+    found = [item["metadata"] for item in codec.decode(raw)["items"]]
+    if not any(item["uid"] == owner.uid and not item.get("deletionTimestamp") for item in found):
+        raise _OwnerGoneError
+
+
 def _check_pause(controllers: Controllers, resource: Resource) -> None:
     """Do not write beside the operator that has the priority, even if the call began before the pause."""
     if controllers.is_paused(resource):
-        raise CallPausedError
+        raise _PausedError
 
 
 def _find_other_version(owned: Sequence[Resource], desired: Obj) -> Resource | None:
