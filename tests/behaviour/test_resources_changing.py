@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._client.resources.discovery import discover
 from kopf_cluster.requests import Request
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
 from tests.behaviour.resources import CRDS, create, define, make_crd, undefine
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.patience import PATIENCE
 
 
@@ -146,6 +147,29 @@ async def test_a_new_preferred_version_replaces_the_previous_one(operator: Opera
     await create(api, "temps", "second", group="example.com", version="v1")
     await calls.wait(lambda items: ("temps.v1.example.com", "second") in items)
     assert ("temps.v1beta1.example.com", "second") not in calls
+
+
+@pytest.mark.parametrize("options", [{"versions": ("v1", "v2")}, {"status": True}], ids=str)
+async def test_changes_right_after_the_discovery_are_noticed(
+    operator: Operator, api: API, logs: Logs, options: dict[str, Any]
+) -> None:
+    """E.g. if the operator is upgraded together with its definitions: these are not watched yet."""
+    define(operator.cluster, "temps")
+    kopf.on.event("temps")(do_nothing)
+    discovered = asyncio.Event()
+
+    async def discover_and_change(*args: Any, **kwargs: Any) -> Any:
+        discovery = await discover(*args, **kwargs)
+        if not discovered.is_set():
+            discovered.set()
+            define(operator.cluster, "temps", **options)
+        return discovery
+
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr("kopf._operator.resource_observer.discover", discover_and_change)
+        await operator.launch()
+        version = "v2" if "versions" in options else "v1"
+        await logs.wait(f"Starting the watch-stream for temps.{version}.kopf.dev.*", times=1 if version == "v2" else 2)
 
 
 @pytest.mark.parametrize("change", ["scope", "kind"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,10 @@ from kopf._coordination.peering import Peering
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.resource_definitions import Definitions
 from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
 from tests.runtimes import make_runtime
+
+KEX = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", subresources=frozenset(["status"]), namespaced=True)
 
 
 def make_definitions(*selectors: str) -> tuple[Definitions, Peering]:
@@ -30,8 +34,8 @@ def make_events(*names: str) -> list[WatchEvent]:
 @pytest.mark.parametrize(
     ("selector", "discovered", "name", "expected"),
     [
-        ("kopfexamples.v1.kopf.dev", {"kopfexamples.kopf.dev"}, "kopfexamples.kopf.dev", False),
-        ("kopfexamples.v1.kopf.dev", {"kopfexamples.kopf.dev"}, "others.kopf.dev", True),
+        ("kopfexamples.v1.kopf.dev", {KEX}, "kopfexamples.kopf.dev", False),
+        ("kopfexamples.v1.kopf.dev", {KEX}, "others.kopf.dev", True),
         ("kopfexamples.v1.kopf.dev", set(), "kopfexamples.kopf.dev", True),
         ("kopfexamples.v1.kopf.dev", set(), "others.example.com", False),
         ("kopfexamples", set(), "others.example.com", True),  # it can be of any group
@@ -39,7 +43,7 @@ def make_events(*names: str) -> list[WatchEvent]:
 )
 async def test_the_first_listing_is_news_only_if_something_has_appeared_since_the_discovery(
     selector: str,
-    discovered: Collection[str],
+    discovered: Collection[Resource],
     name: str,
     expected: bool,
 ) -> None:
@@ -47,6 +51,30 @@ async def test_the_first_listing_is_news_only_if_something_has_appeared_since_th
     definitions.discovered = discovered
     await definitions._take(make_events(name))
     await definitions._take([LISTED])
+    assert definitions.changed.is_set() is expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, False),
+        ({"versions": [{"name": "v2", "served": True, "subresources": {"status": {}}}]}, True),
+        ({"versions": [{"name": "v1", "served": True, "subresources": {}}]}, True),
+        ({"versions": []}, True),
+        ({"names": {"kind": "Other"}}, True),
+        ({"scope": "Cluster"}, True),
+    ],
+)
+async def test_the_first_listing_is_news_if_a_definition_has_changed(change: dict[str, Any], expected: bool) -> None:
+    definitions, _ = make_definitions("kopfexamples.v1.kopf.dev")
+    definitions.discovered = {KEX}
+    versions = [
+        {"name": "v1", "served": True, "subresources": {"status": {}}},
+        {"name": "v0", "served": False},
+    ]
+    spec = {"names": {"kind": "KopfExample"}, "scope": "Namespaced", "versions": versions, **change}
+    crd = KubeObject.from_dict({"metadata": {"name": "kopfexamples.kopf.dev"}, "spec": spec})
+    await definitions._take([WatchEvent("ADDED", crd)])
     assert definitions.changed.is_set() is expected
 
 

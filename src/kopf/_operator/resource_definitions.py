@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from kopf._client.errors import APIForbiddenError
 from kopf._client.resources.targets import Target
@@ -17,7 +18,8 @@ from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import PEERING_GROUPS, Peering
 from kopf._handlers.registry import OperatorRegistry
-from kopf._values.resources import CRDS
+from kopf._values.codec import UnreadableError
+from kopf._values.resources import CRDS, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +42,8 @@ class Definitions:
         self._is_listed = False
         self.changed = asyncio.Event()
         """Set when a new discovery is needed."""
-        self.discovered: Collection[str] = ()
-        """The names of the known resources: their definitions are no news in the first listing."""
+        self.discovered: Collection[Resource] = ()
+        """The known resources: their definitions are no news in the first listing."""
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Watch for changes in the background, unless it does already, it is disabled, or changes cannot matter."""
@@ -60,11 +62,21 @@ class Definitions:
         self._is_listed = self._is_listed or any(event is LISTED for event in events)
 
     def _is_unknown(self, event: WatchEvent) -> bool:
-        """Tell if the definition has appeared between the discovery and the listing."""
+        """Tell if the definition has appeared or changed between the discovery and the listing."""
         name = event.object.head.name
         groups = {selector.group for selector in self._registry.get_selectors()}
         is_relevant = None in groups or name.partition(".")[2] in groups
-        return event is not LISTED and is_relevant and name not in self.discovered
+        if event is LISTED or not is_relevant:
+            return False
+        known = {
+            (item.version, item.kind, item.namespaced, item.subresources)
+            for item in self.discovered
+            if item.name == name
+        }
+        try:
+            return known != _list_versions(event.object["spec"])
+        except (KeyError, TypeError, UnreadableError):  # a malformed definition
+            return not known
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         """Log the consequences of a denial: nothing important, if all needed resources exist."""
@@ -78,3 +90,10 @@ class Definitions:
             error,
             self._runtime.advise(verb, CRDS, ("list", "watch")),
         )
+
+
+def _list_versions(spec: Mapping[str, Any]) -> set[tuple[object, ...]]:
+    """List the served versions of the definition, as the discovery has them."""
+    kind, is_namespaced = spec["names"]["kind"], spec["scope"] == "Namespaced"
+    served = [version for version in spec["versions"] if version["served"]]
+    return {(item["name"], kind, is_namespaced, frozenset(item.get("subresources") or ())) for item in served}

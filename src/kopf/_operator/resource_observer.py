@@ -86,7 +86,7 @@ class ResourceObserver:
     async def _update(self, group: asyncio.TaskGroup) -> bool:
         """Discover the resources, and update the watchers; return whether there is nothing to look for again."""
         discovery = await discover(self._runtime.api, self._registry.get_selectors())
-        self._definitions.discovered = {resource.name for resource in discovery.resources}
+        self._definitions.discovered = discovery.resources
         self._warnings.look_at(discovery, group)
         self._runtime.indexers.extend(self._registry.get_indexing())
         plan = self._registry.plan([resource for resource in discovery.resources if is_watchable(resource)])
