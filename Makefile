@@ -17,7 +17,7 @@ STAMP := $(VENV)/.installed-$(PYTHON_VERSION)
 
 # The tests run in that many processes: for two processors, as many of the tests wait for processes that they start.
 # `make pytest ARGS="-k something -x"` passes more to pytest.
-WORKERS ?= 3
+WORKERS ?= 4
 ARGS ?=
 # Where event loops matter most: clocks, timers, transports. Those marked as `loops` run in both anyway.
 LOOP_TESTS := tests/client/test_api.py tests/client/test_watching.py tests/client/test_closings.py tests/controller/test_work_queue.py

@@ -140,7 +140,13 @@ def test_new_projects_need_the_same_kopf(
     (folder / "docker").chmod(0o755)
     env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
     done = subprocess.run(
-        ["make", "image"], cwd="my-app", env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+        ["make", "--no-print-directory", "image"],
+        cwd="my-app",
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     if is_for_images:
         assert (done.returncode, "building" in done.stdout) == (0, True)
