@@ -246,8 +246,12 @@ class SavedStates:
 
         They do not count anymore; and older versions of the operator would begin anew if they find both.
         """
+        keys: list[HandlerId] = []
         for handler in handlers if not self.is_absent else ():
             record = self._fetch(handler)
             if record is not None and handler.id not in involved and record.get("purpose") != reason.value:
-                for key in (handler.id, *parse_ids(record.get("subrefs"))):
-                    self._storage.purge(key=key, body=self._body, patch=patch)
+                keys += [handler.id, *parse_ids(record.get("subrefs"))]
+        for key in keys:
+            self._storage.purge(key=key, body=self._body, patch=patch)
+        if keys:
+            self._storage.flush()
