@@ -430,6 +430,7 @@ TESTED_ELSEWHERE = {
     "long-delays": "controller/changes/test_progress.py::test_too_long_delays_are_limited",
     "handlers-that-cannot-work": "behaviour/test_embedding.py::"
     "test_functions_that_can_never_work_are_refused_before_anything_runs",
+    "exceptions-of-other-kinds": "handlers/test_executor.py::test_other_exceptions_are_errors",
     "reviews-in-json": "admission/servers/test_review_server.py::test_only_documents_in_json_are_accepted",
     "patches-of-validating": "admission/test_mutations.py::test_validating_handlers_do_not_patch",
     "warnings-of-several-lines": "admission/test_kwargs.py::test_warnings_are_of_one_line",
