@@ -3,13 +3,13 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
+from aiohttp import web
 
-from kopf._health.health import HealthReport, HealthServer
 from kopf._serving.endpoints import Endpoint, parse_endpoint
+from kopf._serving.threaded_server import ReadOnlyServer
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_endpoints_as_text() -> None:
     assert str(Endpoint(None, 80, "/")) == "http://*:80/"
 
 
-async def report_healthy() -> HealthReport:
-    return HealthReport(is_healthy=True, content=b'{"a": 1}')
+async def answer(request: web.BaseRequest) -> web.StreamResponse:
+    return web.json_response({"a": 1}, status=503)
 
 
-async def report_unhealthy() -> HealthReport:
-    return HealthReport(is_healthy=False, content=b'{"a": 1}')
+def serve(port: int) -> ReadOnlyServer:
+    return ReadOnlyServer(Endpoint("127.0.0.1", port, "/healthz"), {"/healthz": answer}, subject="the health")
 
 
 async def request(url: str, method: str = "GET") -> tuple[int, str, bytes]:
@@ -63,23 +63,22 @@ async def request(url: str, method: str = "GET") -> tuple[int, str, bytes]:
         return response.status, response.content_type, await response.read()
 
 
-@pytest.mark.parametrize(("report", "status"), [(report_healthy, 200), (report_unhealthy, 503)])
-async def test_answers(port: int, report: Callable[[], Awaitable[HealthReport]], status: int) -> None:
-    async with HealthServer(Endpoint("127.0.0.1", port, "/healthz"), report, {}):
+async def test_answers(port: int) -> None:
+    async with serve(port):
         url = f"http://127.0.0.1:{port}"
-        assert await request(f"{url}/healthz") == (status, "application/json", b'{"a": 1}')
-        assert (await request(f"{url}/healthz", "HEAD"))[0] == status
+        assert await request(f"{url}/healthz") == (503, "application/json", b'{"a": 1}')
+        assert (await request(f"{url}/healthz", "HEAD"))[0] == 503
         assert (await request(f"{url}/other"))[0] == 404
         assert (await request(f"{url}/healthz", "POST"))[0] == 405
 
 
 async def test_nothing_stays_if_it_is_cancelled_while_it_starts(port: int) -> None:
     """An embedded operator can be stopped at any moment; the next one needs the port."""
-    entering = asyncio.create_task(HealthServer(Endpoint("127.0.0.1", port, "/"), report_healthy, {}).__aenter__())
+    entering = asyncio.create_task(serve(port).__aenter__())
     await asyncio.sleep(0)
     entering.cancel()
     with pytest.raises(asyncio.CancelledError):
         await entering
     assert not [thread for thread in threading.enumerate() if thread.name == "kopf-health"]
-    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report_healthy, {}):
+    async with serve(port):
         pass

@@ -341,17 +341,14 @@ def test_unusual_names_are_accepted(name: str) -> None:
 EXHAUSTED = """
 import asyncio, logging, os, resource, socket, sys
 from kopf._serving.endpoints import Endpoint
-from kopf._health.health import HealthServer
+from kopf._serving.threaded_server import ReadOnlyServer
+from aiohttp import web
 
-class Report:
-    is_healthy = True
-    content = b"{}"
-
-async def report():
-    return Report
+async def answer(request):
+    return web.json_response({})
 
 async def main(port):
-    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report, {}):
+    async with ReadOnlyServer(Endpoint("127.0.0.1", port, "/"), {"/": answer}, subject="the health"):
         while input() != "exit":
             taken = []
             try:

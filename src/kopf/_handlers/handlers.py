@@ -273,6 +273,34 @@ class ReconcilingHandler(ChangingHandler, frozen=True, kw_only=True, eq=False):
         return True
 
 
+_KINDS: Mapping[type[Handler], str] = {
+    WatchingHandler: "event",
+    IndexingHandler: "index",
+    DaemonHandler: "daemon",
+    TimerHandler: "timer",
+    ReconcilingHandler: "reconcile",
+}
+_ACTIVITIES: Mapping[Activity, str] = {
+    Activity.STARTUP: "startup",
+    Activity.CLEANUP: "cleanup",
+    Activity.AUTHENTICATION: "login",
+    Activity.PROBE: "probe",
+}
+_WEBHOOKS: Mapping[WebhookType, str] = {WebhookType.VALIDATING: "validate", WebhookType.MUTATING: "mutate"}
+
+
+def name_kind(handler: Handler) -> str:
+    """Name the decorator of the handler."""
+    match handler:
+        case ActivityHandler():
+            return _ACTIVITIES[handler.activity]
+        case WebhookHandler():
+            return _WEBHOOKS[handler.type]
+        case ChangingHandler() if type(handler) not in _KINDS:
+            return "resume" if handler.initial else "field" if handler.reason is None else handler.reason.value
+    return _KINDS[type(handler)]
+
+
 class Need(FrozenRecord, frozen=True, kw_only=True):
     """A permission that the operator needs besides the permissions for its handlers."""
 

@@ -15,25 +15,22 @@ import asyncio
 import concurrent.futures
 import contextvars
 import dataclasses
-import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
 
 from kopf._handlers.attempts import Outcome
 from kopf._handlers.handler_errors import describe
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
-from kopf._serving.endpoints import Endpoint
-from kopf._serving.threaded_server import Answer, ThreadedServer
+from kopf._serving.threaded_server import Answer
 from kopf._settings.settings import HealthSettings, OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.patches import thaw
-from kopf._values.records import FrozenRecord
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from kopf._values.replica_state import ReplicaState
 
 _POLLING_INTERVAL = 0.2
@@ -41,6 +38,8 @@ _POLLING_INTERVAL = 0.2
 
 _OWN_KEY = "kopf"
 """The key of the framework in the response; all other keys belong to the probe handlers."""
+
+_HEADERS = {"Cache-Control": "no-store"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,14 +104,6 @@ def _encode(outcomes: Mapping[HandlerId, Outcome], *, is_shown: bool) -> ProbeRe
     return ProbeResults(values, problems)
 
 
-class HealthReport(FrozenRecord, frozen=True):
-    """The response to a request for the health."""
-
-    is_healthy: bool
-    content: bytes
-    """A JSON object."""
-
-
 class Health:
     """
     The health of one operator.
@@ -128,8 +119,7 @@ class Health:
         watchdog: Watchdog,
         prober: Prober | None,
         settings: OperatorSettings,
-        *,
-        get_replica: Callable[[], ReplicaState | None] = lambda: None,
+        get_replica: Callable[[], ReplicaState | None],
     ) -> None:
         self._liveness = liveness
         self._get_pause_reasons = get_pause_reasons
@@ -139,8 +129,8 @@ class Health:
         self._get_replica = get_replica
         self._loop = asyncio.get_running_loop()
 
-    async def report(self) -> HealthReport:
-        """Examine the operator."""
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Examine the operator, and respond with 200 if it is healthy, else with 503."""
         values: Mapping[str, Any] = {}
         problems: list[str] = []
         if self._prober is not None and self._watchdog.blockage is None:
@@ -161,7 +151,7 @@ class Health:
         }
         content = {**values, _OWN_KEY: own} if own else values
         # Byte by byte as in the original framework: some probes compare the whole text.
-        return HealthReport(is_healthy=not problems, content=json.dumps(content).encode())
+        return web.json_response(content, status=503 if problems else 200, headers=_HEADERS)
 
     async def _wait(self, future: concurrent.futures.Future[Any]) -> bool:
         """Wait for the loop of the operator, unless that loop is blocked. Return whether the future is done."""
@@ -179,40 +169,9 @@ def make_readiness(get_replica: Callable[[], ReplicaState | None]) -> Answer:
     """
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web  # it is loaded by now
-
         replica = get_replica()
         is_ready = replica is not None and not replica.is_fenced
         content = {_OWN_KEY: {"replica": {"role": "joining"} if replica is None else replica.as_json()}}
-        return web.json_response(content, status=200 if is_ready else 503, headers={"Cache-Control": "no-store"})
+        return web.json_response(content, status=200 if is_ready else 503, headers=_HEADERS)
 
     return answer
-
-
-class HealthServer(ThreadedServer):
-    """Serves the health inside of the ``async with`` block: 200 if the operator is healthy, else 503."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        report: Callable[[], Awaitable[HealthReport]],
-        neighbours: Mapping[str, Answer],
-    ) -> None:
-        """``neighbours`` are responders at other paths."""
-        super().__init__(endpoint, self._answer_probe, subject="the health")
-        self._report = report
-        self._neighbours = neighbours
-
-    async def _answer_probe(self, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web  # it is loaded by now
-
-        if (neighbour := self._neighbours.get(request.path)) is not None:
-            return await neighbour(request)
-        if request.path != self._endpoint.path:
-            return web.Response(status=404, text="The health is not here.\n")
-        if request.method not in ("GET", "HEAD"):
-            return web.Response(status=405, text="The health is read-only.\n", headers={"Allow": "GET, HEAD"})
-        report = await self._report()
-        status = 200 if report.is_healthy else 503
-        headers = {"Cache-Control": "no-store", "Content-Type": "application/json; charset=utf-8"}
-        return web.Response(body=report.content, status=status, headers=headers)

@@ -96,7 +96,7 @@ def _begin_tracing(sources: InsightSources, stack: contextlib.AsyncExitStack) ->
 async def _serve_metrics(
     sources: InsightSources, stack: contextlib.AsyncExitStack, neighbours: dict[str, Answer]
 ) -> None:
-    from kopf._insight.metrics.exposition import MetricsServer, check_library, collecting
+    from kopf._insight.metrics.exposition import check_library, collecting
 
     check_library()
     from kopf._insight.metrics.operator_metrics import Metrics
@@ -110,8 +110,10 @@ async def _serve_metrics(
     health = sources.health_endpoint
     if health is not None and _is_one_server(health, endpoint):
         neighbours[endpoint.path] = answer
-    else:
-        await stack.enter_async_context(MetricsServer(endpoint, answer))
+        return
+    from kopf._serving.threaded_server import ReadOnlyServer
+
+    await stack.enter_async_context(ReadOnlyServer(endpoint, {endpoint.path: answer}, subject="the metrics"))
 
 
 def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
@@ -130,7 +132,8 @@ def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
 async def _serve_health(
     sources: InsightSources, endpoint: Endpoint, stack: contextlib.AsyncExitStack, neighbours: Mapping[str, Answer]
 ) -> None:
-    from kopf._health.health import Health, HealthServer, Prober, make_readiness
+    from kopf._health.health import Health, Prober, make_readiness
+    from kopf._serving.threaded_server import ReadOnlyServer
 
     prober = None
     if sources.probe is not None:
@@ -148,9 +151,10 @@ async def _serve_health(
         sources.watchdog,
         prober,
         sources.settings,
-        get_replica=(lambda: None) if status is None else status.get,
+        (lambda: None) if status is None else status.get,
     )
-    await stack.enter_async_context(HealthServer(endpoint, health.report, neighbours))
+    answers = {endpoint.path: health.answer, **neighbours}
+    await stack.enter_async_context(ReadOnlyServer(endpoint, answers, subject="the health"))
 
 
 async def _serve_console(sources: InsightSources, url: str, stack: contextlib.AsyncExitStack) -> None:

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator
 from random import Random
 from typing import Any
+from unittest import mock
 
 
 class _Source:
@@ -95,13 +96,8 @@ class Randomness:
             if isinstance(getattr(function := getattr(random, name), "__self__", None), Random)
         }
         instance = _CallRandom(self._outside if self._outside is not None else originals["getrandbits"].__self__)
-        for name in originals:
-            setattr(random, name, getattr(instance, name))
-        try:
+        with mock.patch.multiple(random, **{name: getattr(instance, name) for name in originals}):
             yield
-        finally:
-            for name, function in originals.items():
-                setattr(random, name, function)
 
     @contextlib.contextmanager
     def of_call(self, number: int) -> Iterator[None]:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 READINESS_PATH = "/readyz"
 """The path of the readiness of replicas, next to the health; it is fixed."""
 
+READING = frozenset({"GET", "HEAD"})
+"""The methods of HTTP that change nothing."""
+
 
 class Endpoint(NamedTuple):
     """The address of a server."""

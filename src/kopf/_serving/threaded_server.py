@@ -10,20 +10,18 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from kopf._serving.endpoints import Endpoint
+from aiohttp import web
+
+from kopf._serving.endpoints import READING, Endpoint
+from kopf._serving.http_server import HTTPServer, limit_connections
 from kopf._serving.listening import open_sockets
 from kopf._values.operator_error import OperatorError
 
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from kopf._serving.http_server import HTTPServer
-
-Answer = Callable[["web.BaseRequest"], Awaitable["web.StreamResponse"]]
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """A function that responds to requests."""
 
 logger = logging.getLogger(__name__)
@@ -101,8 +99,6 @@ class ThreadedServer:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        from kopf._serving.http_server import HTTPServer, limit_connections  # most operators on laptops need none
-
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         sockets = open_sockets(self._endpoint.host, self._endpoint.port)
@@ -127,3 +123,19 @@ class ThreadedServer:
             response = await self._answer(request)
         response.force_close()  # such clients do not come again soon
         return response
+
+
+class ReadOnlyServer(ThreadedServer):
+    """Serves several answers by their paths; only the methods ``GET`` and ``HEAD`` are accepted."""
+
+    def __init__(self, endpoint: Endpoint, answers: Mapping[str, Answer], *, subject: str) -> None:
+        super().__init__(endpoint, self._answer_at_path, subject=subject)
+        self._answers = answers
+
+    async def _answer_at_path(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = self._answers.get(request.path)
+        if answer is None:
+            return web.Response(status=404, text=f"This is the server of {self._subject}, at another path.\n")
+        if request.method not in READING:
+            return web.Response(status=405, text="This is read-only.\n", headers={"Allow": ", ".join(sorted(READING))})
+        return await answer(request)

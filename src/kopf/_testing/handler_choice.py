@@ -7,55 +7,27 @@ from typing import Any
 
 from kopf import on
 from kopf._handlers.handlers import (
-    ActivityHandler,
-    ChangingHandler,
-    DaemonHandler,
     Handler,
     HandlerFn,
-    IndexingHandler,
-    TimerHandler,
-    WatchingHandler,
-    WebhookHandler,
+    name_kind,
 )
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import parse_field
-from kopf._values.reasons import Activity, Reason, WebhookType
+from kopf._values.reasons import Reason
 from kopf._values.records import replace
 from kopf._values.selectors import EVERYTHING
 from kopf._values.user_functions import describe_function
 
 _CHANGES = (Reason.CREATE.value, Reason.UPDATE.value, Reason.DELETE.value, Reason.RESUME.value)
-_ACTIVITIES: Mapping[Activity, str] = {
-    Activity.STARTUP: "startup",
-    Activity.CLEANUP: "cleanup",
-    Activity.AUTHENTICATION: "login",
-    Activity.PROBE: "probe",
-}
-_OTHERS: Mapping[type[Handler], str] = {
-    WatchingHandler: "event",
-    IndexingHandler: "index",
-    DaemonHandler: "daemon",
-    TimerHandler: "timer",
-}
-_WEBHOOKS: Mapping[WebhookType, str] = {WebhookType.VALIDATING: "validate", WebhookType.MUTATING: "mutate"}
-REASONS: Collection[str] = (*_CHANGES, *_OTHERS.values(), *_WEBHOOKS.values(), *_ACTIVITIES.values())
+_ACTIVITIES = ("startup", "cleanup", "login", "probe")
+REASONS: Collection[str] = (*_CHANGES, "event", "index", "daemon", "timer", "validate", "mutate", *_ACTIVITIES)
 """All reasons to call a function: the names of the decorators."""
 
 
 def list_reasons(handler: Handler) -> Sequence[str]:
     """List the reasons to call the handler."""
-    match handler:
-        case ActivityHandler():
-            return (_ACTIVITIES[handler.activity],)
-        case WebhookHandler():
-            return (_WEBHOOKS[handler.type],)
-        case ChangingHandler(initial=True):
-            return (Reason.RESUME.value,)
-        case ChangingHandler(reason=Reason() as reason):
-            return (reason.value,)
-        case ChangingHandler():  # of fields
-            return (Reason.CREATE.value, Reason.UPDATE.value)
-    return (_OTHERS[type(handler)],)
+    kind = name_kind(handler)
+    return (Reason.CREATE.value, Reason.UPDATE.value) if kind in ("field", "reconcile") else (kind,)
 
 
 def find_handlers(
@@ -92,7 +64,7 @@ def _declare(fn: HandlerFn, reasons: Collection[str], options: Mapping[str, Any]
     registry = OperatorRegistry()
     for reason in reasons:
         decorator: Callable[..., Any] = getattr(on, reason)
-        what = () if reason in _ACTIVITIES.values() else (EVERYTHING,)
+        what = () if reason in _ACTIVITIES else (EVERYTHING,)
         decorator(*what, **options, registry=registry)(fn)
     return [*registry.activities, *registry.resources, *registry.webhooks]
 

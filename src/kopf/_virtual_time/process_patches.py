@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar
+from unittest import mock
 
 from kopf._virtual_time.patience import Patience, SimulationError
 from kopf._virtual_time.simulated_clock import SimulatedClock
@@ -64,20 +65,18 @@ def virtual_process(loop: VirtualTimeLoop, clock: SimulatedClock, kubeconfig: st
 def offering_kubeconfig(path: str) -> Iterator[None]:
     """Let all clients in this process find the kubeconfig, those too that have looked for it on import."""
     before = os.environ.get("KUBECONFIG")
-    modules = [module for module in map(sys.modules.get, _READING_ON_IMPORT) if hasattr(module, _NAME)]
-    remembered = [(module, getattr(module, _NAME)) for module in modules]
     os.environ["KUBECONFIG"] = path
-    for module in modules:
-        setattr(module, _NAME, path)
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            for module in map(sys.modules.get, _READING_ON_IMPORT):
+                if hasattr(module, _NAME):
+                    stack.enter_context(mock.patch.object(module, _NAME, path))
+            yield
     finally:
         if before is None:
             del os.environ["KUBECONFIG"]
         else:
             os.environ["KUBECONFIG"] = before
-        for module, value in remembered:
-            setattr(module, _NAME, value)
 
 
 @contextlib.contextmanager
@@ -102,22 +101,14 @@ def sleeping_virtually(loop: VirtualTimeLoop) -> Iterator[None]:
             )
         real_sleep(seconds)
 
-    time.sleep = sleep
-    try:
+    with mock.patch.object(time, "sleep", sleep):
         yield
-    finally:
-        time.sleep = real_sleep
 
 
-@contextlib.contextmanager
-def asking_virtually() -> Iterator[None]:
+def asking_virtually() -> contextlib.AbstractContextManager[object]:
     """Let threads wait in the virtual time for coroutines in the loop, with ``asyncio.run_coroutine_threadsafe()``."""
-    real_run = asyncio.run_coroutine_threadsafe
-    asyncio.run_coroutine_threadsafe = functools.partial(_run_threadsafe, real_run)
-    try:
-        yield
-    finally:
-        asyncio.run_coroutine_threadsafe = real_run
+    name = "run_coroutine_threadsafe"
+    return mock.patch.object(asyncio, name, functools.partial(_run_threadsafe, asyncio.run_coroutine_threadsafe))
 
 
 def _run_threadsafe(
@@ -157,11 +148,8 @@ def running_as_jobs(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         context = contextvars.copy_context()
         return await loop.run_in_executor(None, functools.partial(context.run, func, *args))
 
-    module.run_sync = run_sync
-    try:
+    with mock.patch.object(module, "run_sync", run_sync):
         yield
-    finally:
-        module.run_sync = real_run_sync
 
 
 class BlockingGuard:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kopf._insight.endpoint.protection import (
-    READING,
     ConsoleError,
     Inquiry,
     Protection,
@@ -15,7 +14,7 @@ from kopf._insight.endpoint.protection import (
     parse_host,
     protect,
 )
-from kopf._serving.endpoints import Endpoint
+from kopf._serving.endpoints import READING, Endpoint
 
 TOKEN = "0123456789abcdef"
 LOCAL = Endpoint("127.0.0.1", 8090, "/")

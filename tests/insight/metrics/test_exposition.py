@@ -8,9 +8,10 @@ from prometheus_client import CollectorRegistry
 
 import kopf
 from kopf._controller.observer import Observers
-from kopf._insight.metrics.exposition import MetricsServer, collecting
+from kopf._insight.metrics.exposition import collecting
 from kopf._insight.metrics.operator_metrics import Metrics
 from kopf._serving.endpoints import Endpoint
+from kopf._serving.threaded_server import ReadOnlyServer
 from kopf._settings.settings import MetricsSettings
 from tests.insight.metrics.exposed import Exposed
 
@@ -19,7 +20,8 @@ async def test_scrapes() -> None:
     registry, observers = CollectorRegistry(), Observers()
     metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings())
     with collecting(metrics, MetricsSettings(registry=registry)) as answer:
-        async with MetricsServer(Endpoint("127.0.0.1", 0, "/m"), answer) as server, aiohttp.ClientSession() as session:
+        serving = ReadOnlyServer(Endpoint("127.0.0.1", 0, "/m"), {"/m": answer}, subject="the metrics")
+        async with serving as server, aiohttp.ClientSession() as session:
             observers.event_dropped("limit")
             async with session.get(str(server.endpoint)) as response:
                 assert (response.status, response.headers["Cache-Control"]) == (200, "no-store")

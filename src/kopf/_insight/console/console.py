@@ -8,7 +8,9 @@ import importlib.resources
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+from aiohttp import web
 
 from kopf._controller.observer import Observers
 from kopf._insight.backlog import Backlog
@@ -22,9 +24,6 @@ from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._insight.explaining.wording import word
 from kopf._insight.inspecting.inspector import parse_query
 from kopf._values.version import __version__
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 _ATTEMPTS = 3
 Explain = Callable[[Query], Awaitable[Explanation]]
@@ -135,6 +134,4 @@ def add_files(routes: Routes) -> None:
 
 
 async def _answer_file(content: bytes, content_type: str, request: web.BaseRequest) -> web.StreamResponse:
-    from aiohttp import web
-
     return web.Response(body=content, headers={"Content-Type": content_type})

@@ -13,14 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from aiohttp import web
 
 from kopf._insight.console.history import History, Rows
 from kopf._insight.endpoint.console_server import open_stream
 from kopf._values import codec
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 MAX_PAGES = 16
 """How many pages can be open."""
@@ -52,8 +50,6 @@ class Updates:
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Send the rows and their changes to a page until it is closed."""
-        from aiohttp import web
-
         if len(self._pages) >= MAX_PAGES:
             return web.Response(status=503, text="Too many pages of the console are open.\n")
         page = _Page()

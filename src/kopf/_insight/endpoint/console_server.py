@@ -10,21 +10,19 @@ from __future__ import annotations
 import html
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
-from kopf._insight.endpoint.protection import HEADERS, READING, Inquiry, Protection, Refusal
-from kopf._serving.endpoints import Endpoint
+from aiohttp import web
+
+from kopf._insight.endpoint.protection import HEADERS, Inquiry, Protection, Refusal
+from kopf._serving.endpoints import READING, Endpoint
 from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._serving.threaded_server import ThreadedServer
 from kopf._values import codec
 from kopf._values.records import FrozenRecord
 
-if TYPE_CHECKING:
-    from aiohttp import web
-
 logger = logging.getLogger(__name__)
 
-Answer = Callable[["web.BaseRequest"], Awaitable[object]]
+Answer = Callable[[web.BaseRequest], Awaitable[object]]
 """Makes the response, or the content of a response in JSON. Raises :class:`AnswerError`."""
 
 
@@ -58,8 +56,6 @@ class ConsoleServer(ThreadedServer):
         self._logger = RateLimitedLogger(logger, burst=1)
 
     async def _answer_request(self, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web  # it is loaded by now
-
         inquiry = make_inquiry(request)
         route = self._routes.get(request.path)
         refusal = self._protection.find_refusal(inquiry, READING if route is None else route.methods)
@@ -81,8 +77,6 @@ class ConsoleServer(ThreadedServer):
         return response
 
     async def _answer_by(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web
-
         status = 200
         try:
             response = await route.answer(request)
@@ -117,16 +111,12 @@ def make_inquiry(request: web.BaseRequest) -> Inquiry:
 
 def make_refusal(refusal: Refusal, headers: Mapping[str, str]) -> web.Response:
     """Make the response that tells the refusal."""
-    from aiohttp import web
-
     extra = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else headers if refusal.status == 405 else {}
     return web.Response(status=refusal.status, text=f"{refusal.text}\n", headers=extra)
 
 
 async def open_stream(request: web.BaseRequest, content_type: str) -> web.StreamResponse:
     """Begin a response that is written bit by bit, e.g. server-sent events; with the usual headers."""
-    from aiohttp import web
-
     response = web.StreamResponse(headers={**HEADERS, "Content-Type": content_type})
     response.force_close()
     await response.prepare(request)

@@ -14,7 +14,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from kopf._serving.endpoints import Endpoint, parse_endpoint
+from kopf._serving.endpoints import READING, Endpoint, parse_endpoint
 from kopf._values.operator_error import OperatorError
 from kopf._values.records import FrozenRecord
 
@@ -23,8 +23,6 @@ MIN_TOKEN = 16
 
 TOKEN_VARIABLE = "KOPF_CONSOLE_TOKEN"
 """The environment variable of the token, so that no command line contains it."""
-
-READING = frozenset({"GET", "HEAD"})
 
 _TOKEN = re.compile(r"[!-~]+")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/?#@\[\]\s]+))(?::([0-9]{1,5}))?")

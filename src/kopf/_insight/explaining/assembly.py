@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
+from kopf._handlers.handlers import name_kind
 from kopf._insight.explaining.dry_run import DryRun, Facts
 from kopf._insight.explaining.explanation import (
     ChangeInfo,
@@ -18,7 +19,6 @@ from kopf._insight.explaining.handler_verdicts import (
     HandlerExplainer,
     list_leftovers,
     list_record_names,
-    name_kind,
 )
 from kopf._insight.explaining.redacted_texts import MAX_VALUE, RedactedTexts, is_before, shorten, show_path, show_time
 from kopf._values.diffs import EMPTY, DiffItem

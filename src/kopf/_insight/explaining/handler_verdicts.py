@@ -11,14 +11,11 @@ from kopf._controller.changes.selection import is_for_reason
 from kopf._handlers.handlers import (
     ChangingHandler,
     DaemonHandler,
-    Handler,
-    IndexingHandler,
-    ReconcilingHandler,
     ResourceHandler,
     SpawningHandler,
     TimerHandler,
-    WatchingHandler,
     WebhookHandler,
+    name_kind,
 )
 from kopf._insight.explaining.dry_run import DryRun, Facts
 from kopf._insight.explaining.explanation import (
@@ -42,7 +39,7 @@ from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.objects import KubeObject
-from kopf._values.reasons import Reason, WebhookType
+from kopf._values.reasons import Reason
 from kopf._values.records import FrozenRecord, field
 
 MAX_LEFTOVERS = 20
@@ -51,13 +48,6 @@ _MAX_RECORD = 30_000
 """Longer texts are not records, as their errors are cut, in characters."""
 
 _RECORD_KEYS = frozenset(ProgressRecord.__annotations__)
-
-_KINDS: Mapping[type[Handler], str] = {
-    WatchingHandler: "event",
-    IndexingHandler: "index",
-    DaemonHandler: "daemon",
-    TimerHandler: "timer",
-}
 
 _PURPOSES = {
     "create": "creations",
@@ -89,22 +79,6 @@ SITUATIONS: Mapping[Reason, str] = {
     Reason.GONE: "the object no longer exists",
 }
 """The same in sentences."""
-
-
-def name_kind(handler: Handler) -> str:
-    """Name the decorator of the handler."""
-    match handler:
-        case WebhookHandler():
-            return "validate" if handler.type is WebhookType.VALIDATING else "mutate"
-        case ReconcilingHandler():
-            return "reconcile"
-        case ChangingHandler(initial=True):
-            return "resume"
-        case ChangingHandler(reason=Reason() as reason):
-            return reason.value
-        case ChangingHandler():
-            return "field"
-    return _KINDS[type(handler)]
 
 
 def explain_other_reason(handler: ChangingHandler, reason: Reason) -> str:

@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+from aiohttp import web
 
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.listing import parse_list
@@ -32,10 +33,6 @@ from kopf._values.objects import KubeObject
 from kopf._values.replica_state import ReplicaState
 from kopf._values.resources import Resource
 from kopf._values.slots import get_slot
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
 
 PULSE_TIMEOUT = 2.0
 """After how long an event loop that does not answer counts as blocked, in seconds."""

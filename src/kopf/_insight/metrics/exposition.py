@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
-from kopf._serving.endpoints import Endpoint
-from kopf._serving.threaded_server import Answer, ThreadedServer
+from aiohttp import web
+
+from kopf._serving.threaded_server import Answer
 from kopf._settings.settings import MetricsSettings
 from kopf._settings.threads import HandlerThreads
 from kopf._values.operator_error import OperatorError
 
 if TYPE_CHECKING:
-    from aiohttp import web
     from prometheus_client import CollectorRegistry
 
     from kopf._insight.metrics.operator_metrics import Metrics
@@ -31,21 +31,6 @@ _MAX_SCRAPES = 2
 
 class MissingMetricsLibraryError(OperatorError):
     """The metrics are turned on, but their library is not installed."""
-
-
-class MetricsServer(ThreadedServer):
-    """Serves at the path of the endpoint inside of the ``async with`` block."""
-
-    def __init__(self, endpoint: Endpoint, answer: Answer) -> None:
-        super().__init__(endpoint, self._answer_at_path, subject="the metrics")
-        self._answer_scrape = answer
-
-    async def _answer_at_path(self, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web  # it is loaded by now
-
-        if request.path != self._endpoint.path:
-            return web.Response(status=404, text="The metrics are not here.\n")
-        return await self._answer_scrape(request)
 
 
 def check_library() -> None:
@@ -82,10 +67,6 @@ def _make_answer(registry: CollectorRegistry, threads: Executor) -> Answer:
     from prometheus_client.exposition import choose_encoder
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web
-
-        if request.method not in ("GET", "HEAD"):
-            return web.Response(status=405, text="The metrics are read-only.\n", headers={"Allow": "GET, HEAD"})
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         headers = {"Cache-Control": "no-store", "Content-Type": content_type}
         body = await asyncio.get_running_loop().run_in_executor(threads, encode, registry)

@@ -5,11 +5,11 @@ in the end, nothing that was created for them may be left.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
+from unittest import mock
 
 import kopf_cluster
 from kopf._testing.exploring.final_states import FinalState, Story, read_objects
@@ -137,7 +137,9 @@ class ExploredRun:
         """Run the test in a new simulation with these options, and return its final state."""
         final = FinalState(objects={}, is_comparable=False)
         try:
-            with _not_propagating_logs(), SyncSimulation(*paths, **options) as facade:
+            # The logs stay within the simulation: nobody wants to read the logs of a hundred runs.
+            keeping_logs = mock.patch.object(logging.getLogger("kopf"), "propagate", False)
+            with keeping_logs, SyncSimulation(*paths, **options) as facade:
                 self._run(facade, final)
         except Exception as e:
             final.problems.append(describe_failure("the simulation fails", e))
@@ -185,17 +187,6 @@ class ExploredRun:
             if key not in self.ignored and value and value != outside_before.get(key):
                 problems.append(Problem(f"leftover {key}", f"outside: {key}={value!r} is left after the deletion"))
         return problems
-
-
-@contextlib.contextmanager
-def _not_propagating_logs() -> Iterator[None]:
-    """Keep the logs within the simulation: nobody wants to read the logs of a hundred runs."""
-    logger = logging.getLogger("kopf")
-    before, logger.propagate = logger.propagate, False
-    try:
-        yield
-    finally:
-        logger.propagate = before
 
 
 async def _settle(simulation: Simulation) -> list[Problem]:

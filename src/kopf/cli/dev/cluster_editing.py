@@ -11,9 +11,10 @@ import functools
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
+from aiohttp import web
 
 from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
 from kopf._client.auth.vault import Vault
@@ -27,9 +28,6 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.resources import Resource
 from kopf.cli.dev.leaping import LeapingLoop
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 AGENT = "kopf-console"
 """The user agent of the console, so that faults do not affect its requests."""
