@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -417,3 +417,29 @@ async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(
         await logs.wait(f"{name} succeeded.")
         failure = "RuntimeError: coroutine raised CancelledError"
         assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.delete, kopf.on.event])
+async def test_handlers_that_cancel_their_own_task_do_not_make_their_object_deaf(
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    decorator: Decorator,
+) -> None:
+    @decorator("kopfexamples")
+    async def fn(**_: Any) -> None:
+        calls.append("fn")
+        if len(calls) == 1:
+            cast("asyncio.Task[Any]", asyncio.current_task()).cancel()
+            await asyncio.sleep(100)
+
+    logs.expected.append("cancelled its own task")
+    await operator.start_and_create(kex)
+    if decorator is not kopf.on.create:
+        await kex.wait(lambda obj: decorator is kopf.on.event or obj["metadata"].get("finalizers"))
+        await kex.delete()
+    await calls.wait_length(2)
+    await logs.wait(
+        "(The object|The event) could not be handled.*: CancelledError: the handler has cancelled its own task"
+    )

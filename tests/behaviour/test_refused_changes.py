@@ -225,25 +225,27 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
     assert calls == ["create", "delete"]
 
 
+@pytest.mark.parametrize("wanted", [{"labels": {"not a label": "!"}}, {"uid": "another one"}], ids=["labels", "uid"])
 async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
     operator: Operator,
     objects: Objects,
     logs: Logs,
     calls: Calls,
+    wanted: dict[str, Any],
 ) -> None:
     @kopf.on.delete(objects.plural, id="delete")
     async def delete(patch: kopf.Patch, **_: Any) -> str:
         calls.append("delete")
-        patch.metadata["labels"] = {"not a label": "!"}
+        patch.metadata.update(wanted)
         return "result"
 
-    logs.expected.append("not a label")
+    logs.expected.append("Invalid value")
     await operator.start_and_create(objects)
     await objects.wait(lambda obj: obj["metadata"].get("finalizers"))
     await objects.delete_and_wait()
     assert calls == ["delete"]
     record = await logs.wait("The object is released without the changes that could not be made: .*")
-    assert "not a label" in record.getMessage()
+    assert repr(wanted)[1:-1] in record.getMessage()
 
 
 async def test_a_deletion_is_not_held_forever_by_changes_that_are_too_large(

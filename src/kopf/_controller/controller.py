@@ -65,14 +65,18 @@ class Controller:
         self.workers = Workers(runtime, resource, self.queue, self._work)
         self.background = _make_background(runtime, resource, self.enqueue) if handlers.spawning else None
         self.objects = TrackedObjects(runtime, handlers, self.background)
-        user_code = self.workers.user_code
         self.scope = ReconciliationScope(
-            runtime, resource, handlers, background=self.background, handled=self.objects.handled, user_code=user_code
+            runtime,
+            resource,
+            handlers,
+            background=self.background,
+            handled=self.objects.handled,
+            user_code=self.workers.user_code,
         )
         self.scope.get_fresher = self.objects.get_pending
-        self.raw_events = RawEvents(runtime, resource, handlers, user_code=user_code)
+        self.raw_events = RawEvents(runtime, resource, handlers, self.workers)
         """Unlike states, raw events can pile up: their source must wait for room there."""
-        self._reconciler = Reconciler(self.scope, self.objects)
+        self._reconciler = Reconciler(self.scope, self.objects, go_on=self.workers.go_on)
         self.children = _make_ownership(runtime, handlers) if handlers.owners else None
         """The objects with owners that react to their changes, if any handlers do so."""
         self._is_used = handlers.is_used

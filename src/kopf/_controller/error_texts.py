@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
 from kopf._handlers.handler_errors import name_error
@@ -17,4 +19,6 @@ def describe_error(error: BaseException) -> tuple[str, BaseException | None]:
         return str(error), error.__cause__
     if isinstance(error, _API_ERRORS):
         return str(error), None
+    if isinstance(error, asyncio.CancelledError):
+        return "CancelledError: the handler has cancelled its own task", error
     return name_error(error), error

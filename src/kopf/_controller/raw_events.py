@@ -19,9 +19,10 @@ from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
 from kopf._controller.tracked_objects import TrackedObject
 from kopf._controller.unreadable import report_unreadable
+from kopf._controller.workers import Workers
 from kopf._handlers.attempts import Attempt, deliver_result
 from kopf._handlers.causes import WatchingCause
-from kopf._handlers.executor import Surroundings, UserCode
+from kopf._handlers.executor import Surroundings
 from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WatchingHandler
 from kopf._handlers.registry import HandlersOfResource, deduplicate
@@ -48,20 +49,13 @@ _CONFLICT_DELAYS = (0.05, 0.2, 1.0, 3.0)
 class RawEvents:
     """The raw events of one resource, from the stream to the handlers. Without handlers, it costs nothing."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        resource: Resource,
-        handlers: HandlersOfResource,
-        *,
-        user_code: UserCode,
-    ) -> None:
+    def __init__(self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource, workers: Workers) -> None:
         self._runtime = runtime
         self._resource = resource
         self.handlers = handlers.watching
         self._unfiltered = () if any(map(is_filtered, self.handlers)) else tuple(deduplicate(self.handlers))
         """The handlers of every event; none if they depend on the object."""
-        self._user_code = user_code
+        self._workers = workers
         self._count = 0
         self._size = 0
         """The size of the waiting events, in bytes of JSON."""
@@ -128,7 +122,9 @@ class RawEvents:
             await self._handle(tracked, event)
         except UnreadableError as e:
             report_unreadable(tracked, event.object, str(e), settings=self._runtime.settings)
-        except Exception as e:
+        except (Exception, asyncio.CancelledError) as e:
+            if isinstance(e, asyncio.CancelledError) and not self._workers.go_on(tracked.key):
+                raise
             # The next events matter as much, so they are not delayed.
             object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)
             text = "The event could not be handled, and is skipped: %s"
@@ -154,7 +150,7 @@ class RawEvents:
         for handler in matching:
             if self._runtime.pause.is_held(tracked.key):
                 break  # the replica that takes the object over handles it anew
-            attempt, around = Attempt.first(self._runtime.clock.now()), Surroundings(user_code=self._user_code)
+            attempt, around = Attempt.first(self._runtime.clock.now()), Surroundings(user_code=self._workers.user_code)
             # With no name for the outcome here: see the executor on errors and frames.
             deliver_result(handler, await self._runtime.executor.execute(handler, cause, attempt, around), patch)
         if patch and event.type != "DELETED":
@@ -170,7 +166,7 @@ class RawEvents:
                 if delay is None:
                     raise
                 logger.debug("The object has changed meanwhile; its fresh state will be patched: %s", str(e))
-                with self._user_code:
+                with self._workers.user_code:
                     await asyncio.sleep(delay)
             else:
                 return

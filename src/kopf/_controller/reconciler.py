@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.patching import PatchConflict, PatchSuperseded
@@ -191,9 +192,10 @@ class ReconcilePass(Record, eq=False):
 class Reconciler:
     """Handles the objects of one resource, one state of one object at a time."""
 
-    def __init__(self, scope: ReconciliationScope, objects: TrackedObjects) -> None:
+    def __init__(self, scope: ReconciliationScope, objects: TrackedObjects, *, go_on: Callable[[str], bool]) -> None:
         self._scope = scope
         self._objects = objects
+        self._go_on = go_on
         self._observer = scope.runtime.observer
 
     async def reconcile(self, tracked: TrackedObject, state: ObjectState) -> None:
@@ -221,7 +223,10 @@ class Reconciler:
                     tracked.stub = None
         except asyncio.CancelledError as e:
             error = e
-            raise
+            if not self._go_on(tracked.key):
+                raise
+            current.keep_unfinished(memory)
+            delay = self._postpone(tracked, state, before, e)
         except SavingFailure as e:
             current.keep_unfinished(memory)
             if e.obj is not before:

@@ -97,6 +97,18 @@ class Workers:
             self._queue.done(key)
             self.wake()
 
+    def go_on(self, key: str) -> bool:
+        """
+        Let the cancelled worker of the key go on, unless the operator itself has cancelled it; return whether it does.
+
+        Handlers can cancel their own tasks: usually by a library for timeouts that comes too late with it.
+        """
+        if self._queue.is_closed or self._runtime.pause.is_held(key):
+            return False
+        while self._tasks[key].cancelling():
+            self._tasks[key].uncancel()
+        return True
+
     async def catch_up(self) -> None:
         """
         Let the workers proceed before more objects are listed, as long as they do not wait for anything.

@@ -47,6 +47,13 @@ class PatchRequest(FrozenRecord, frozen=True):
         """Whether it fails (409/422) if the object has changed meanwhile."""
         return self.exclusive or isinstance(self.changes, list)
 
+    @property
+    def is_for_another_uid(self) -> bool:
+        """Whether the changes themselves contain a UID: handlers can patch everything."""
+        if isinstance(self.changes, list):
+            return any(item["path"] == "/metadata/uid" for item in self.changes)
+        return "uid" in (self.changes.get("metadata") or {})
+
     def guard(self) -> PatchRequest:
         """Make a copy of the request that fails if the object has changed meanwhile."""
         return replace(self, exclusive=True)
@@ -294,7 +301,7 @@ class _Sending(FrozenRecord, frozen=True):
                     return None
                 return await self._switch_status(has_status=False).send(obj, [join(requests)])
             except APIClientError as e:
-                if e.is_identity_mismatch:
+                if e.is_identity_mismatch and not request.is_for_another_uid:
                     return None  # the object is gone, and there is another one with the same name
                 self._blame(e)
                 # If the tests of a JSON-patch fail, the error names no fields; for an invalid object, it does.
