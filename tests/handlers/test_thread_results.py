@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf._handlers.thread_pools import ThreadPools
-from kopf._handlers.thread_results import LoopThreads, ThreadJob
+from kopf._handlers.thread_pools import LoopThreads, ThreadJob, ThreadPools
 from kopf._settings.settings import ExecutionSettings
 from kopf._settings.threads import HandlerThreads
 from tests.patience import PATIENCE

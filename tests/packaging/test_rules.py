@@ -10,8 +10,15 @@ import pytest
 
 import kopf
 from kopf._handlers.registry import OperatorRegistry
-from kopf._packaging.observed import list_defined, merge_observed
-from kopf._packaging.rules import Rule, Situation, find_missing, find_resources, infer_rules
+from kopf._packaging.rules import (
+    Rule,
+    Situation,
+    find_missing,
+    find_resources,
+    infer_rules,
+    list_defined,
+    merge_observed,
+)
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from kopf_cluster.clients.operations import AGENT

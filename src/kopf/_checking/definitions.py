@@ -11,8 +11,7 @@ from kopf._checking.findings import Finding, find_place
 from kopf._checking.sources import Function, Source, list_parameters, walk_own
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._packaging.observed import list_defined
-from kopf._packaging.rules import Situation, find_missing, find_resources, infer_rules
+from kopf._packaging.rules import Situation, find_missing, find_resources, infer_rules, list_defined
 from kopf._settings.settings import OperatorSettings
 from kopf._values.fields import FieldPath
 from kopf._values.resources import Resource

@@ -161,7 +161,7 @@ class ResourceCause(Cause, kw_only=True, eq=False):
         """
         if handler.decoders is not None:
             self.decode(handler, handler.fn, self.kwargs_read_by(handler))
-            for callback in handler.list_callbacks():
+            for _, callback, _ in handler.list_callbacks():
                 self.decode(handler, callback, self.kwargs_for_filters(handler))
 
 

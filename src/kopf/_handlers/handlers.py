@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from kopf._handlers.filter_criteria import MetaFilter, ValueFilter, WhenFilter
@@ -18,6 +18,17 @@ from kopf._values.selectors import Decoder, ResourceModel, Selector
 from kopf._values.user_functions import list_read_arguments
 
 HandlerFn = Callable[..., Any]
+
+CALLBACKS: Mapping[str, int] = {
+    "when": 0,
+    "labels": 1,
+    "annotations": 1,
+    "value": 1,
+    "old": 1,
+    "new": 1,
+    "initial_delay": 0,
+}
+"""The options that can be or contain functions, with the numbers of the positional arguments of these."""
 
 
 def is_async(fn: HandlerFn) -> bool:
@@ -92,7 +103,7 @@ class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
         model = self.model if self.selector is None else self.selector.model
         if model is not None:
             force_setattr(self, "model", model)
-            functions = [self.fn, *self.list_callbacks()]
+            functions = [self.fn, *(fn for _, fn, _ in self.list_callbacks())]
             found = {id(fn): model.find_decoders(fn, self.get_viewed_field(fn)) for fn in functions}
             force_setattr(self, "decoders", {key: decoders for key, decoders in found.items() if decoders} or None)
 
@@ -100,11 +111,13 @@ class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
         """Get the field of the change that the function or a callback sees; empty for the whole object."""
         return ()
 
-    def list_callbacks(self) -> list[HandlerFn]:
-        """List the callbacks in its options."""
-        patterns = (*(self.labels or {}).values(), *(self.annotations or {}).values())
-        options = (getattr(self, name, None) for name in ("value", "old", "new", "initial_delay"))
-        return [item for item in (self.when, *patterns, *options) if callable(item)]
+    def list_callbacks(self) -> Iterator[tuple[str, HandlerFn, int]]:
+        """List the callbacks with the names of their options, and the numbers of their positional arguments."""
+        for option, args in CALLBACKS.items():
+            given = getattr(self, option, None)
+            for item in given.values() if isinstance(given, Mapping) else [given]:
+                if callable(item):
+                    yield option, item, args
 
 
 class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
@@ -117,8 +130,7 @@ class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        filters = (self.when, self.value, *(self.labels or {}).values(), *(self.annotations or {}).values())
-        reads = (self.reads, *(list_read_arguments(item) for item in filters if callable(item)))
+        reads = (self.reads, *(list_read_arguments(fn) for _, fn, _ in self.list_callbacks()))
         force_setattr(self, "reads_event", any(names is None or "event" in names for names in reads))
 
 

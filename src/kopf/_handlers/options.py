@@ -19,7 +19,7 @@ from kopf._handlers.causes import Cause
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.filter_criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
-from kopf._handlers.handlers import Reference, is_async
+from kopf._handlers.handlers import CALLBACKS, Reference, is_async
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.fields import FieldSpec
@@ -331,7 +331,7 @@ def _list_problems(options: Mapping[str, Any], known: _Options) -> Iterator[str]
             yield f"{name}= must be {expected}, got {_describe(value)}."
     for name, value in options.items():
         callbacks = value.values() if isinstance(value, Mapping) else [value]
-        if name in _CALLBACKS and any(map(is_async, callbacks)):
+        if name in CALLBACKS and any(map(is_async, callbacks)):
             yield f"{name}= must be synchronous: Kopf does not await the results of coroutine functions there."
     is_for_change = options.get("old") is not None or options.get("new") is not None
     if options.get("value") is not None:
@@ -385,8 +385,6 @@ def _is_metadata_filter(value: object) -> bool:
     )
 
 
-_CALLBACKS = frozenset({"annotations", "initial_delay", "labels", "new", "old", "value", "when"})
-"""The options that can be or contain functions."""
 _Check = tuple[Callable[[Any], bool], str]
 _TEXT: _Check = (_is_text, "a string")
 _SECONDS: _Check = (_is_number, "a number of seconds (0 or more)")

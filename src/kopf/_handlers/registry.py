@@ -33,6 +33,8 @@ from kopf._values.user_functions import describe_function
 
 H = TypeVar("H", bound=ResourceHandler)
 Owners = Mapping[Resource, frozenset[HandlerId]]
+Selections = Mapping[Selector, Collection[Resource]]
+"""The resources of each selector; none for ambiguous ones."""
 
 NO_OWNERS: Owners = {}
 
@@ -124,11 +126,11 @@ class OperatorRegistry:
 
     def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
         """Assign the handlers to their resources. Resources without handlers are left out."""
-        spread = self._spread(self.resources, resources)
-        ambiguous = self.get_ambiguities(resources)
-        owners = _spread_owners(spread, resources, ambiguous)
+        selections = self._select(resources)
+        spread = _spread(self.resources, selections)
+        owners = _spread_owners(spread, selections)
         references = {item for handlers in spread.values() for handler in handlers for item in _list_used(handler)}
-        used = {resource for item in references - {*ambiguous} for resource in item.select(resources)}
+        used = {resource for item in references for resource in selections[item]}
         return {
             resource: HandlersOfResource.build(spread.get(resource, ()), owners.get(resource, {}), resource in used)
             for resource in dict.fromkeys((*spread, *owners, *sorted(used, key=str)))
@@ -136,30 +138,31 @@ class OperatorRegistry:
 
     def plan_webhooks(self, resources: Collection[Resource]) -> Mapping[Resource, Sequence[WebhookHandler]]:
         """Assign the admission handlers to their resources: these need no watching."""
-        return self._spread(self.webhooks, resources)
+        return _spread(self.webhooks, self._select(resources))
 
-    def _spread(self, handlers: Iterable[H], resources: Collection[Resource]) -> Mapping[Resource, list[H]]:
-        selections = {selector: selector.select(resources) for selector in self.get_selectors()}
+    def _select(self, resources: Collection[Resource]) -> Selections:
         ambiguous = self.get_ambiguities(resources)
-        spread: dict[Resource, list[H]] = {}
-        for handler in handlers:
-            if handler.selector is not None and handler.selector not in ambiguous:
-                for resource in selections[handler.selector]:
-                    spread.setdefault(resource, []).append(handler)
-        return spread
+        return {item: () if item in ambiguous else item.select(resources) for item in self.get_selectors()}
+
+
+def _spread(handlers: Iterable[H], selections: Selections) -> Mapping[Resource, list[H]]:
+    spread: dict[Resource, list[H]] = {}
+    for handler in handlers:
+        if handler.selector is not None:
+            for resource in selections[handler.selector]:
+                spread.setdefault(resource, []).append(handler)
+    return spread
 
 
 def _spread_owners(
-    spread: Mapping[Resource, Sequence[ResourceHandler]],
-    resources: Collection[Resource],
-    ambiguous: Collection[Selector],
+    spread: Mapping[Resource, Sequence[ResourceHandler]], selections: Selections
 ) -> Mapping[Resource, Owners]:
     """Find the handlers to call for changes of each owned resource."""
     owners: dict[Resource, dict[Resource, frozenset[HandlerId]]] = {}
     for owner, handlers in spread.items():
         for handler in handlers:
             for selector in _list_owned(handler):
-                for resource in () if selector in ambiguous else selector.select(resources):
+                for resource in selections[selector]:
                     ids = owners.setdefault(resource, {})
                     ids[owner] = ids.get(owner, frozenset()) | {handler.id}
     return owners

@@ -129,22 +129,9 @@ def _find_problems(handler: Handler, indices: Collection[str]) -> Iterator[str]:
         return
     yield from _judge(handler.fn, _get_kind(handler)[0], get_kwargs(handler, indices))
     if isinstance(handler, ResourceHandler):
-        for option, fn, args in _list_callbacks(handler):
+        uses = [("uses", item.fn, 0) for item in getattr(handler, "uses", ())]
+        for option, fn, args in (*handler.list_callbacks(), *uses):
             yield from _judge(fn, f"{option}= of {handler.id!r}", get_callbacks_kwargs(handler, indices), args)
-
-
-def _list_callbacks(handler: ResourceHandler) -> Iterator[tuple[str, Fn, int]]:
-    """List the callbacks with the names of their options, and the numbers of their positional arguments."""
-    if handler.when is not None:
-        yield "when", handler.when, 0
-    for option in ("labels", "annotations"):
-        yield from ((option, fn, 1) for fn in (getattr(handler, option) or {}).values() if callable(fn))
-    for option in ("value", "old", "new"):
-        if callable(fn := getattr(handler, option, None)):
-            yield option, fn, 1
-    if callable(fn := getattr(handler, "initial_delay", None)):
-        yield "initial_delay", fn, 0
-    yield from (("uses", item.fn, 0) for item in getattr(handler, "uses", ()))
 
 
 def _judge(fn: Fn, whose: str, names: frozenset[str], args: int = 0) -> Iterator[str]:

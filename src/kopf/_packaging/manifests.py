@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kopf._handlers.handlers import DaemonHandler
 from kopf._handlers.registry import OperatorRegistry
@@ -40,37 +40,34 @@ _OWN_EXIT_TIME = 12
 _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 
 
-class Account(NamedTuple):
-    """The service account of an operator; its name is that of the roles, too."""
-
-    name: str
-    namespace: str
-
-
 class Package(FrozenRecord, frozen=True, kw_only=True):
     """The source of the manifests."""
 
-    account: Account
-    image: str
+    name: str
+    """The name of the operator, and of its service account, its roles, and so on."""
+    namespace: str
+    """The namespace of its pods and of its service account."""
     arguments: Sequence[str]
-    """The command that runs the operator, without the options of its health and metrics."""
+    """The options of ``kopf run`` for it, without those of its health and metrics."""
     rules: Sequence[Rule]
     definitions: Sequence[Obj]
     registry: OperatorRegistry
     settings: OperatorSettings
+    image: str = ""
+    sources: Sequence[str] = ()
+    """The files and modules of the operator in the image, as arguments of ``kopf run``."""
     extras: frozenset[str] = frozenset()
     replicas: int = 1
 
 
 def make_objects(package: Package) -> Files:
     """Make all objects, by their files, in the order of their application; some files can have no objects."""
-    account = package.account
-    roles = make_roles(package.rules, account.name)
+    roles = make_roles(package.rules, package.name)
     has_budget = "pdb" in package.extras or package.replicas > 1
     return {
         "crds": [*package.definitions],
         "serviceaccount": [_make(package, "v1", "ServiceAccount", {})],
-        "rbac": [*roles, *make_bindings(roles, account)],
+        "rbac": [*roles, *make_bindings(roles, package)],
         "deployment": [_make(package, "apps/v1", "Deployment", {"spec": _make_deployment(package)})],
         "service": _make_services(package),
         "poddisruptionbudget": [_make_budget(package)] if has_budget else [],
@@ -80,18 +77,16 @@ def make_objects(package: Package) -> Files:
 
 
 def _make(package: Package, api_version: str, kind: str, content: Mapping[str, Any], name: str | None = None) -> Obj:
-    account = package.account
-    metadata = {"name": name or account.name, "namespace": account.namespace, "labels": _make_labels(package)}
+    metadata = {"name": name or package.name, "namespace": package.namespace, "labels": _make_labels(package)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
 
 def _make_labels(package: Package) -> dict[str, str]:
-    return {"app.kubernetes.io/name": package.account.name}
+    return {"app.kubernetes.io/name": package.name}
 
 
 def _make_deployment(package: Package) -> Obj:
-    name = package.account.name
-    arguments = [*package.arguments, f"--liveness=http://0.0.0.0:{_PORT}/healthz"]
+    arguments = ["kopf", "run", *package.sources, *package.arguments, f"--liveness=http://0.0.0.0:{_PORT}/healthz"]
     if "service-monitor" in package.extras:
         arguments.append(f"--metrics=http://0.0.0.0:{_PORT}/metrics")
     ports: list[Obj] = [{"name": "health", "containerPort": _PORT}]
@@ -120,7 +115,7 @@ def _make_deployment(package: Package) -> Obj:
         # The probe of webhooks comes first: a replica that cannot renew its Lease can still answer reviews.
         container.setdefault("readinessProbe", {"httpGet": {"path": READINESS_PATH, "port": "health"}, **probe})
     pod = {
-        "serviceAccountName": name,
+        "serviceAccountName": package.name,
         "terminationGracePeriodSeconds": get_grace_period(package.registry, package.settings.coordination),
         "securityContext": {
             "runAsNonRoot": True,
@@ -173,7 +168,7 @@ def _make_services(package: Package) -> list[Obj]:
     if (webhooks := _find_webhook_server(package)) is not None:
         ports.setdefault(webhooks[0], []).append({"name": "webhooks", "port": webhooks[1], "targetPort": "webhooks"})
     if "service-monitor" in package.extras:
-        ports.setdefault(package.account.name, []).append({"name": "metrics", "port": _PORT, "targetPort": "health"})
+        ports.setdefault(package.name, []).append({"name": "metrics", "port": _PORT, "targetPort": "health"})
     return [
         _make(package, "v1", "Service", {"spec": {"selector": _make_labels(package), "ports": items}}, name)
         for name, items in ports.items()
@@ -218,15 +213,15 @@ def make_roles(rules: Sequence[Rule], name: str) -> list[Obj]:
     ]
 
 
-def make_bindings(roles: Sequence[Obj], account: Account) -> list[Obj]:
+def make_bindings(roles: Sequence[Obj], package: Package) -> list[Obj]:
     """Make the bindings that give the roles to the service account."""
-    subject = {"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}
+    subject = {"kind": "ServiceAccount", "name": package.name, "namespace": package.namespace}
     return [
         _make_role(
             role["metadata"].get("namespace", ""),
             "RoleBinding",
-            account.name,
-            roleRef={"apiGroup": _RBAC_GROUP, "kind": role["kind"], "name": account.name},
+            package.name,
+            roleRef={"apiGroup": _RBAC_GROUP, "kind": role["kind"], "name": package.name},
             subjects=[subject],
         )
         for role in roles

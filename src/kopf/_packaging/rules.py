@@ -1,7 +1,8 @@
 """
 Rules: the permissions that an operator needs, inferred from its handlers, its settings, and its declared needs.
 
-It is a pure function of the given resources, whether they are discovered or only known from definitions.
+It is a pure function of the given resources, whether they are discovered or only known from definitions. The requests
+in an audit of the local cluster can be added.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
 _SUBHANDLING = frozenset({"execute", "register", "subhandler"})
 _DEFAULT_NAMESPACE = "default"
 """The namespace of the events about objects without namespaces."""
+_OTHERS = ("kubectl", "helm", "Mozilla", "kopf-local-cluster")
+"""The user agents of people and of the local cluster's own methods: their requests do not come from the operator."""
+_OPEN_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
+"""The API groups that are open to all users."""
 
 
 class Rule(FrozenRecord, frozen=True, order=True):
@@ -42,10 +47,6 @@ class Rule(FrozenRecord, frozen=True, order=True):
     names: tuple[str, ...]
     """The names of the permitted objects; empty for all objects."""
     verbs: tuple[str, ...]
-
-    def render(self) -> dict[str, Any]:
-        """Make an item of ``rules`` in a role."""
-        return make_rule(self.group, [self.resource], self.verbs, self.names)
 
 
 class Situation(FrozenRecord, frozen=True, kw_only=True):
@@ -93,7 +94,8 @@ class RuleSet:
 
 
 def _is_part(rule: Rule, other: Rule) -> bool:
-    return other.namespace in ("", rule.namespace) and not list(find_missing(rule, [other.render()]))
+    granted = make_rule(other.group, [other.resource], other.verbs, other.names)
+    return other.namespace in ("", rule.namespace) and not list(find_missing(rule, [granted]))
 
 
 def infer_rules(
@@ -248,3 +250,47 @@ def _guess(selector: Selector) -> Resource | None:
     return Resource(
         selector.group, selector.version or "*", plural, namespaced=True, subresources=frozenset({"status"})
     )
+
+
+def merge_observed(rules: Iterable[Rule], requests: Iterable[Mapping[str, Any]], situation: Situation) -> list[Rule]:
+    """Add the requests of an audit of a local cluster to the rules. Raises :class:`LookupError` if it is not one."""
+    merged = RuleSet()
+    for rule in rules:
+        resource, _, subresource = rule.resource.partition("/")
+        merged.add(
+            [rule.namespace or None],
+            Resource(rule.group, "", resource),
+            rule.verbs,
+            subresource=subresource,
+            names=rule.names,
+        )
+    for request in requests:
+        namespace, resource = request["namespace"] or None, request["resource"]
+        is_own = not request["agent"].startswith(_OTHERS) and request["group"] not in _OPEN_GROUPS
+        if resource and request["code"] < 400 and is_own:
+            is_served = namespace is None or None in situation.scopes or namespace in situation.scopes
+            scopes = situation.scopes if is_served and namespace is not None else {namespace}
+            target = Resource(request["group"], "", resource)
+            merged.add(scopes, target, [request["verb"]], subresource=request["subresource"])
+    return merged.list()
+
+
+def list_defined(definitions: Iterable[Mapping[str, Any]]) -> Iterator[Resource]:
+    """List the resources of these definitions. Raises :class:`LookupError` if they are incomplete."""
+    for definition in definitions:
+        spec = definition["spec"]
+        names = spec["names"]
+        for version in spec["versions"]:
+            if version.get("served", True):
+                yield Resource(
+                    group=spec["group"],
+                    version=version["name"],
+                    plural=names["plural"],
+                    kind=names["kind"],
+                    singular=names.get("singular") or names["kind"].lower(),
+                    shortcuts=frozenset(names.get("shortNames") or ()),
+                    categories=frozenset(names.get("categories") or ()),
+                    subresources=frozenset(version.get("subresources") or ()),
+                    namespaced=spec["scope"] == "Namespaced",
+                    preferred=bool(version.get("storage")),
+                )

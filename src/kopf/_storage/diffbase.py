@@ -7,19 +7,24 @@ It is the essence of the object when all of its handlers last finished. Objects 
 from __future__ import annotations
 
 import abc
-import functools
-import logging
 from collections.abc import Collection, Iterable
-from typing import cast
+from typing import Any
 
 from kopf._storage.annotation_names import AnnotationNaming, mark_prefix
-from kopf._storage.essence import EssenceCleaner, build_essence, drop_annotations, drop_field
+from kopf._storage.essence import (
+    EssenceCleaner,
+    StoredTexts,
+    build_essence,
+    check_object,
+    drop_annotations,
+    drop_field,
+)
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve
 from kopf._values.patches import Patch
 
-logger = logging.getLogger("kopf.persistence")
+_MALFORMED = "The last handled configuration of %s/%s is malformed, so the object is treated as never handled: %s"
 
 
 class DiffBaseStorage(EssenceCleaner, abc.ABC):
@@ -60,27 +65,9 @@ class DiffBaseStorage(EssenceCleaner, abc.ABC):
         """Write the last handled configuration to the patch (or elsewhere)."""
 
 
-class _Parser:
-    """Parses configurations, and warns about malformed ones; only once, as Kopf reads them again and again."""
-
-    def __init__(self) -> None:
-        self._warn = functools.lru_cache(maxsize=1000)(_warn)
-
-    def __call__(self, text: str, body: Body) -> BodyEssence | None:
-        try:
-            essence = codec.decode(text)
-            check_essence(essence)
-        except ValueError as e:
-            head = body.object.head
-            self._warn(head.namespace, head.name, head.uid, str(e))
-            return None
-        return cast(BodyEssence, essence)
-
-
-def check_essence(essence: object) -> None:
+def check_essence(essence: Any) -> None:
     """Check an essence that users could have modified. Raises :class:`ValueError` if it is malformed."""
-    if not isinstance(essence, dict):
-        raise ValueError(f"expected an object, got {type(essence).__name__}")
+    check_object(essence)
     metadata = essence.get("metadata", {})
     if (
         not isinstance(metadata, dict)
@@ -88,15 +75,6 @@ def check_essence(essence: object) -> None:
         or not isinstance(metadata.get("annotations") or {}, dict)
     ):
         raise ValueError("the metadata, labels, or annotations are not objects")
-
-
-def _warn(namespace: str | None, name: str, uid: str, problem: str) -> None:
-    logger.warning(
-        "The last handled configuration of %s/%s is malformed, so the object is treated as never handled: %s",
-        namespace or "",
-        name,
-        problem,
-    )
 
 
 class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
@@ -120,8 +98,7 @@ class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
         AnnotationNaming.__init__(self, prefix=prefix, v1=v1)
         DiffBaseStorage.__init__(self, ignored_fields)
         self.key = key
-        self.parse_text = _Parser()
-        """Parses the serialised configuration of an object; ``None`` if it is malformed."""
+        self.texts = StoredTexts(_MALFORMED, check_essence)
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
@@ -129,7 +106,7 @@ class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
 
     def fetch(self, *, body: Body) -> BodyEssence | None:
         text = self.fetch_text(body)
-        return None if text is None else self.parse_text(text, body)
+        return None if text is None else self.texts.parse(text, body)
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
         self.store_text(codec.dumps(essence), body=body, patch=patch)
@@ -168,7 +145,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
     ) -> None:
         super().__init__(ignored_fields=ignored_fields)
         self.name = name
-        self._parse = _Parser()
+        self._texts = StoredTexts(_MALFORMED, check_essence)
         self._field = parse_field(field.format(name=name) if isinstance(field, str) else field)
 
     @property
@@ -186,7 +163,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 
     def fetch(self, *, body: Body) -> BodyEssence | None:
         text = resolve(body, self.field)
-        return self._parse(text, body) if isinstance(text, str) else None
+        return self._texts.parse(text, body) if isinstance(text, str) else None
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
         ensure(patch, self.field, codec.dumps(essence))

@@ -7,12 +7,16 @@ Handlers of changes do not distinguish two states of an object with the same ess
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 from kopf._storage.annotation_names import KNOWN_PREFIXES, list_managed_prefixes
+from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve, without
+
+logger = logging.getLogger("kopf.persistence")
 
 _SYSTEM_STANZAS = frozenset({"apiVersion", "kind", "metadata", "status"})
 _FAMILY = ".kopf.zalando.org"
@@ -85,6 +89,40 @@ def drop_field(essence: BodyEssence, path: FieldPath) -> BodyEssence:
     if resolve(essence, path) is None:
         return essence
     return cast(BodyEssence, without(essence, path))
+
+
+def check_object(stored: object) -> None:
+    """Raise :class:`ValueError` if it is not a JSON object."""
+    if not isinstance(stored, dict):
+        raise ValueError(f"expected an object, got {type(stored).__name__}")
+
+
+class StoredTexts:
+    """Parses the JSON objects that a storage has written, and warns about malformed ones."""
+
+    def __init__(self, warning: str, check: Callable[[Any], None] = check_object) -> None:
+        """
+        ``warning`` has placeholders for the details, the namespace, the name, and the problem.
+
+        ``check`` raises :class:`ValueError` for malformed values.
+        """
+        self._warning = warning
+        self._check = check
+        self._warn = functools.lru_cache(maxsize=1000)(self._warn_anew)  # once, as Kopf reads them again and again
+
+    def parse(self, text: str, body: Body, *details: str) -> Any:
+        """Parse the text on this object; return ``None`` if it is malformed."""
+        try:
+            stored = codec.decode(text)
+            self._check(stored)
+        except ValueError as e:
+            head = body.object.head
+            self._warn(head.uid, *details, head.namespace or "", head.name, str(e))
+            return None
+        return stored
+
+    def _warn_anew(self, uid: str, *details: str) -> None:
+        logger.warning(self._warning, *details)
 
 
 class EssenceCleaner:

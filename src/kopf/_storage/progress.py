@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import abc
 import copy
-import functools
-import logging
 from collections.abc import Collection, Mapping
 from typing import TypedDict, cast
 
 from kopf._storage.annotation_names import AnnotationNaming, mark_prefix
-from kopf._storage.essence import EssenceCleaner, drop_annotations, drop_field
+from kopf._storage.essence import EssenceCleaner, StoredTexts, drop_annotations, drop_field
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
-
-logger = logging.getLogger("kopf.persistence")
 
 
 class ProgressRecord(TypedDict, total=False):
@@ -101,16 +97,6 @@ class ProgressStorage(EssenceCleaner, abc.ABC):
         """Write records that the storage has cached in memory. Kopf calls it at the end of a handling cycle."""
 
 
-def _warn(annotation: str, namespace: str | None, name: str, uid: str, problem: str) -> None:
-    logger.warning(
-        "The annotation %r of %s/%s is malformed, so the handler starts anew: %s",
-        annotation,
-        namespace or "",
-        name,
-        problem,
-    )
-
-
 class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
     """
     A storage of the progress as JSON in annotations, one for each handler.
@@ -132,7 +118,7 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
         super().__init__(prefix=prefix, v1=v1)
         self.verbose = verbose
         self.touch_key = touch_key
-        self._warn = functools.lru_cache(maxsize=1000)(_warn)  # only once, as Kopf reads them again and again
+        self._texts = StoredTexts("The annotation %r of %s/%s is malformed, so the handler starts anew: %s")
         self._names: dict[tuple[HandlerId, ...], frozenset[str]] = {}
 
     def list_names(self, keys: tuple[HandlerId, ...]) -> frozenset[str]:
@@ -157,21 +143,7 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
         annotations = body.object.head.annotations or {}
         for name in self.make_keys(key, body=body):
             if (text := annotations.get(name)) is not None:
-                return self._parse(text, name, body)
-        return None
-
-    def _parse(self, text: str, name: str, body: Body) -> ProgressRecord | None:
-        problem: str
-        try:
-            record = codec.decode(text)
-        except ValueError as e:
-            problem = str(e)
-        else:
-            if isinstance(record, dict):
-                return cast(ProgressRecord, record)
-            problem = f"expected an object, got {type(record).__name__}"
-        head = body.object.head
-        self._warn(name, head.namespace, head.name, head.uid, problem)
+                return cast("ProgressRecord | None", self._texts.parse(text, body, name))
         return None
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:

@@ -87,7 +87,7 @@ class Snapshots:
                 return False, None
             if text.rstrip("\n").encode() == snapshot:
                 return True, None
-            essence = self._plain.parse_text(text, body=Body(obj))
+            essence = self._plain.texts.parse(text, Body(obj))
             if essence is None or not self._could_have_traces(essence):
                 return False, essence
         else:

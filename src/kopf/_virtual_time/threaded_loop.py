@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVarTuple
 
-from kopf._handlers.thread_results import settle
+from kopf._handlers.thread_pools import settle
 from kopf._settings.threads import HandlerThreads
 from kopf._virtual_time.patience import Patience
 

@@ -14,6 +14,7 @@ from importlib.resources.abc import Traversable
 import click
 
 from kopf._models.custom_resources import pluralise
+from kopf._settings.coordination import is_label
 
 _SUFFIX = ".tmpl"
 """The suffix of templates, so that tools do not take them for the code of this project."""
@@ -40,7 +41,7 @@ def _check_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def _check_group(ctx: click.Context, param: click.Parameter, value: str) -> str:
     labels = value.split(".")
-    if len(labels) < 2 or not all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", label) for label in labels):
+    if len(labels) < 2 or not all(map(is_label, labels)):
         raise click.BadParameter(f"{value!r} is not a domain, for example: example.com", ctx, param)
     return value
 

@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -21,11 +21,11 @@ from kopf._models.crds import list_models, make_definitions
 from kopf._operator.activities import Activities
 from kopf._operator.namespace_patterns import get_exact
 from kopf._packaging.formats import NAMES, RELEASE_NAMESPACE, dump, render
-from kopf._packaging.manifests import EXTRAS, NAMESPACE_VARIABLE, Account, Package, make_objects, make_roles
-from kopf._packaging.observed import list_defined, merge_observed
-from kopf._packaging.rules import Rule, Situation, find_resources, infer_rules
-from kopf._settings.coordination import set_coordination
+from kopf._packaging.manifests import EXTRAS, NAMESPACE_VARIABLE, Package, make_objects, make_roles
+from kopf._packaging.rules import Situation, find_resources, infer_rules, list_defined, merge_observed
+from kopf._settings.coordination import is_label, set_coordination
 from kopf._settings.settings import OperatorSettings, set_peering, settle_coordination
+from kopf._values import records
 from kopf._values.operator_error import OperatorError
 from kopf._values.reasons import Activity
 from kopf._values.resources import Resource
@@ -39,15 +39,13 @@ _STARTUP_TIMEOUT = 10.0
 _REPLICAS = {None: 1, "leader": 2, "shards": 3}
 """The default number of pods: the smallest that survives the loss of one pod."""
 
-_LABEL = re.compile(r"(?!.{64})[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-"""By RFC 1123: a name for namespaces, for all other objects, and for the value of their label."""
 _IMAGE = re.compile(r"[^\s{}]+")
 
 Obj = dict[str, Any]
 
 
 def _check_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not _LABEL.fullmatch(value):
+    if value is not None and not is_label(value):  # it is also the value of a label
         rule = "use at most 63 lowercase letters, digits, and dashes, with no dash at the ends"
         raise click.BadParameter(f"{value!r} is not a valid name in Kubernetes: {rule}.", ctx, param)
     return value
@@ -57,18 +55,6 @@ def _check_image(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not _IMAGE.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not a valid image name.", ctx, param)
     return value
-
-
-class Findings(NamedTuple):
-    """The facts about an operator, from its code and the options."""
-
-    registry: OperatorRegistry
-    settings: OperatorSettings
-    rules: Sequence[Rule]
-    definitions: Sequence[Obj]
-    own_namespace: str
-    arguments: Sequence[str]
-    """The options of ``kopf run`` for it."""
 
 
 _OPTIONS = (
@@ -219,21 +205,17 @@ def manifests(
     """
     if format != "plain" and output is None and check is None:
         raise click.UsageError(f"The format {format!r} has several files: name the directory for them with --output.")
-    findings = _find_out(controls, is_chart=format == "helm", lease_name=name, **options)
-    mode = findings.settings.coordination.mode
+    package = _find_out(controls, name=name, is_chart=format == "helm", **options)
+    mode = package.settings.coordination.mode
     if replicas is not None and replicas > 1 and mode is None:
         raise click.UsageError(
             "Several pods would handle everything several times. With --replicas, also use --leader-election or "
             "--shards, or set settings.coordination.mode in the code."
         )
-    package = Package(
-        account=Account(name, findings.own_namespace),
+    package = records.replace(
+        package,
         image=image,
-        arguments=["kopf", "run", *_list_sources(directory, **options), *findings.arguments],
-        rules=findings.rules,
-        definitions=findings.definitions,
-        registry=findings.registry,
-        settings=findings.settings,
+        sources=_list_sources(directory, **options),
         extras=frozenset(extras),
         replicas=_REPLICAS[mode] if replicas is None else replicas,
     )
@@ -265,11 +247,11 @@ def _find_out(
     no_startup: bool,
     leader_election: bool,
     shards: bool,
-    lease_name: str = "operator",
+    name: str = "operator",
     is_chart: bool = False,
-) -> Findings:
+) -> Package:
     """
-    Load the operator, and infer its needs, without a cluster.
+    Load the operator, and infer its needs, without a cluster: all that does not depend on the image.
 
     Large because these are the options of the commands.
     """
@@ -283,9 +265,7 @@ def _find_out(
     set_peering(settings, standalone=None, priority=None, name=peering_name)
     if leader_election and shards:
         raise click.UsageError("Either --leader-election or --shards can be used, not both.")
-    set_coordination(
-        settings.coordination, leader_election=leader_election and lease_name, shards=shards and lease_name
-    )
+    set_coordination(settings.coordination, leader_election=leader_election and name, shards=shards and name)
     # The output of the files is not a part of the answer.
     with contextlib.redirect_stdout(sys.stderr), exiting_on_refusal():
         load(paths, modules)
@@ -302,7 +282,7 @@ def _find_out(
         raise click.ClickException(str(e)) from e
     is_exact = bool(namespaces) and exact == {*namespaces}
     situation = Situation(
-        scopes=frozenset(names.get(name, name) for name in exact) if is_exact else frozenset({None}),
+        scopes=frozenset(names.get(item, item) for item in exact) if is_exact else frozenset({None}),
         has_namespaces=bool(namespaces),
         has_patterns=not is_exact,
         own_namespace=names.get(own, own),
@@ -320,12 +300,20 @@ def _find_out(
         )
     rules = infer_rules(registry, settings, resources, situation)
     rules = merge_observed(rules, [request for path in observed for request in _read_audit(path)], situation)
-    scope = [f"--namespace={names.get(name, name)}" for name in namespaces] or ["--all-namespaces"]
+    scope = [f"--namespace={names.get(item, item)}" for item in namespaces] or ["--all-namespaces"]
     is_alone = not settings.peering.mandatory
     peering = ["--standalone"] if is_alone else [f"--peering={peering_name}"] if peering_name else []
-    option = [f"--leader-election={lease_name}"] if leader_election else [f"--shards={lease_name}"] if shards else []
+    option = [f"--leader-election={name}"] if leader_election else [f"--shards={name}"] if shards else []
     arguments = [*scope, *(peering if not (is_alone and option) else []), *option, "--log-format=json"]
-    return Findings(registry, settings, rules, definitions, names.get(own, own), arguments)
+    return Package(
+        name=name,
+        namespace=names.get(own, own),
+        arguments=arguments,
+        rules=rules,
+        definitions=definitions,
+        registry=registry,
+        settings=settings,
+    )
 
 
 def _list_sources(directory: str, *, paths: Sequence[str], modules: Sequence[str], **_: Any) -> list[str]:
