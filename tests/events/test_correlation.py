@@ -102,7 +102,7 @@ def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         assert reporter.report(name="often")[0] is first
     correlator = reporter.correlator
     for cache in (correlator._records, correlator._messages, correlator._budgets._of_objects):
-        assert len(cache._items) == 10
+        assert len(cache) == 10
     assert first.count == 101
 
 
@@ -114,5 +114,5 @@ def test_what_is_too_old_to_be_counted_is_forgotten() -> None:
     kept, _ = reporter.report(name="obj-1")
     reporter.now += 30
     last, _ = reporter.report(name="another")
-    assert [*reporter.correlator._records._items.values()] == [kept, last]
-    assert len(reporter.correlator._messages._items) == 2
+    assert [*reporter.correlator._records.values()] == [kept, last]
+    assert len(reporter.correlator._messages) == 2

@@ -15,46 +15,15 @@ This module does no I/O, and gets the time from outside.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Hashable
+from typing import TypeVar
 
 from kopf._events.event_records import EventRecord, EventReport
 from kopf._settings.settings import PostingSettings
-
-
-class Dated(Protocol):
-    """An item that notes when it was last used."""
-
-    updated_at: float
-
-
-V = TypeVar("V", bound=Dated)
+from kopf._values.recent_items import RecentItems
 
 CAPACITY = 2000
 """The number of the latest events and objects that are remembered."""
-
-
-class RecentItems(Generic[V]):
-    """The recently used items, limited in time and number. The least recently used item is forgotten first."""
-
-    def __init__(self) -> None:
-        self._items: OrderedDict[Hashable, V] = OrderedDict()
-
-    def obtain(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Find the item or make it, and mark it as used."""
-        if key not in self._items:
-            self._items[key] = make()
-            if len(self._items) > CAPACITY:
-                self._items.popitem(last=False)
-        self._items.move_to_end(key)
-        return self._items[key]
-
-    def forget_until(self, moment: float) -> None:
-        """Forget the items that were updated at that moment or before."""
-        while self._items and next(iter(self._items.values())).updated_at <= moment:
-            self._items.popitem(last=False)
-
 
 _RESERVE = 0.5
 """The share of the budgets that only explicit events may use."""
@@ -70,7 +39,7 @@ class EventBudgets:
 
     def __init__(self, settings: PostingSettings) -> None:
         self._settings = settings
-        self._of_objects: RecentItems[TokenBucket] = RecentItems()
+        self._of_objects: RecentItems[Hashable, TokenBucket] = RecentItems(CAPACITY)
         self._total: TokenBucket | None = None
 
     def spend(self, obj: Hashable, now: float, *, is_explicit: bool) -> bool:
@@ -114,8 +83,8 @@ class EventCorrelator:
 
     def __init__(self, settings: PostingSettings) -> None:
         self._settings = settings
-        self._records: RecentItems[EventRecord] = RecentItems()
-        self._messages: RecentItems[_Messages] = RecentItems()
+        self._records: RecentItems[Hashable, EventRecord] = RecentItems(CAPACITY)
+        self._messages: RecentItems[Hashable, _Messages] = RecentItems(CAPACITY)
         self._budgets = EventBudgets(settings)
 
     def accept(self, report: EventReport, now: float) -> tuple[EventRecord, bool]:
@@ -124,8 +93,8 @@ class EventCorrelator:
         obj: Hashable = (ref.get("uid"), ref.get("kind"), ref.get("namespace"), ref.get("name"))
         kind = (obj, report.type, report.reason)
         horizon = now - self._settings.aggregation_window
-        self._messages.forget_until(horizon)
-        self._records.forget_until(horizon)
+        _forget_until(horizon, self._messages)
+        _forget_until(horizon, self._records)
         messages = self._messages.obtain(kind, _Messages)
         is_combined = not messages.add(report.message, now, limit=self._settings.similar_limit)
         key = (*kind, None if is_combined else report.message)
@@ -152,3 +121,12 @@ class _Messages:
         if message not in self._known and len(self._known) < limit:
             self._known.add(message)
         return message in self._known
+
+
+V = TypeVar("V", _Messages, EventRecord)
+
+
+def _forget_until(moment: float, items: RecentItems[Hashable, V]) -> None:
+    """Forget the items that were updated at that moment or before."""
+    while items and next(iter(items.values())).updated_at <= moment:
+        items.popitem(last=False)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
+
+from kopf._values.recent_items import RecentItems
 
 
 class Once:
     """
     Remembers the last message about each subject. Forget the subjects that end, or set a limit.
 
-    :param limit: the largest number of subjects: only the latest ones are remembered. By default, there is none.
+    :param limit: the largest number of subjects: only the latest ones are remembered. By default, there is no limit.
     """
 
-    __slots__ = ("_limit", "_said")
+    __slots__ = ("_said",)
 
-    def __init__(self, *, limit: int | None = None) -> None:
-        self._limit = limit
-        self._said: dict[Hashable, Hashable] = {}
+    def __init__(self, *, limit: int = sys.maxsize) -> None:
+        self._said: RecentItems[Hashable, Hashable] = RecentItems(limit)
 
     def __len__(self) -> int:
         return len(self._said)
@@ -25,9 +27,7 @@ class Once:
         """Tell if the message differs from the last one about the subject, and remember it."""
         if subject in self._said and self._said[subject] == what:
             return False
-        self._said[subject] = what
-        if self._limit is not None and len(self._said) > self._limit:
-            self.forget(next(iter(self._said)))
+        self._said.note(subject, what)
         return True
 
     def forget(self, subject: Hashable) -> None:

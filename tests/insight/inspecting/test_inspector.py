@@ -16,6 +16,7 @@ from kopf._insight.explaining.explanation import Explanation, HandlerInfo, Query
 from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
 from kopf._insight.inspecting.inspector import Inspector
+from kopf._values.objects import KubeObject
 from kopf._values.replica_state import ReplicaState
 from kopf._values.slots import ALL_SLOTS, Slots, get_slot
 from kopf.testing import Simulation
@@ -318,9 +319,9 @@ async def test_handlers_of_unfit_objects_are_not_called(simulation: Simulation, 
 def test_the_journal_is_bounded() -> None:
     journal = DecisionJournal(Backlog())
     for number in range(MAX_OBJECTS + 10):
-        record = journal.obtain(RESOURCE, f"uid{number}")
-        record.name = f"name{number}"
-        journal.obtain(RESOURCE, "uid0")
+        for seen in (number, 0):
+            obj = KubeObject.from_dict({"metadata": {"name": f"name{seen}", "uid": f"uid{seen}"}})
+            journal.pass_ended(RESOURCE, f"uid{seen}", obj, None, None, 0.0)
     assert len(journal._records) == MAX_OBJECTS
     assert (RESOURCE, "uid1") not in journal._records
     assert journal.find_key(RESOURCE, None, "name1005") == "uid1005"

@@ -7,6 +7,7 @@ import concurrent.futures
 import itertools
 import math
 import threading
+from typing import Literal
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -42,14 +43,21 @@ def test_buckets() -> None:
     assert merge(snapshot, snapshot).distributions["a",] == Distribution([4, 2, 2], 204.0)
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("sum", 5), ("max", 3)])
+def test_several_values_of_one_operator(kind: Literal["sum", "max"], expected: float) -> None:
+    """E.g. an index and another handler with the same id have failed for different objects."""
+    gauge = Gauge("x", "X.", ("a",), lambda: [(("1",), 2), (("1",), 3)], kind=kind)
+    assert gauge.read().values == {("1",): expected}
+
+
 def test_several_operators() -> None:
     counter = Counter("x", "X.")
     counter.add()
     assert merge(counter.read(), counter.read()).values == {(): 2}
-    total = Gauge("x", "X.", ("a",), lambda: {("1",): 2})
+    total = Gauge("x", "X.", ("a",), lambda: [(("1",), 2)])
     assert merge(total.read(), total.read()).values == {("1",): 4}
-    worst = Gauge("x", "X.", ("a",), lambda: {("1",): 2, ("2",): -1}, kind="max")
-    assert merge(worst.read(), Gauge("x", "X.", ("a",), lambda: {("1",): 1}, kind="max").read()).values == {
+    worst = Gauge("x", "X.", ("a",), lambda: [(("1",), 2), (("2",), -1)], kind="max")
+    assert merge(worst.read(), Gauge("x", "X.", ("a",), lambda: [(("1",), 1)], kind="max").read()).values == {
         ("1",): 2,
         ("2",): -1,
     }

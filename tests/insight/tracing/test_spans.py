@@ -10,7 +10,6 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanContext, format_trace_id
 
 from kopf._controller.observer import Observers, Review
-from kopf._insight.tracing.pass_spans import RecentSpans
 from kopf._insight.tracing.tracing import marking_logs, name_route, start_tracing
 from tests.insight.tracing.collecting import Collected
 
@@ -34,14 +33,6 @@ TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 )
 def test_names_of_requests(path: str, name: str) -> None:
     assert name_route(path) == name
-
-
-def test_memory_is_bounded() -> None:
-    spans = RecentSpans[str](limit=2)
-    contexts = [SpanContext(1, number, is_remote=False) for number in range(1, 5)]
-    for key, context in zip(["a", "b", "a", "c"], contexts, strict=True):
-        spans.note(key, context)
-    assert [spans.recall(key) for key in "abc"] == [contexts[2], None, contexts[3]]
 
 
 @pytest.fixture

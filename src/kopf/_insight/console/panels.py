@@ -16,6 +16,7 @@ from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.history import WARNING, History, ObjectRecord
 from kopf._insight.console.texts import WITHHELD, cut, show_error, show_value
+from kopf._values.recent_items import RecentItems
 from kopf._values.records import Record
 
 MAX_GROUPS = 200
@@ -29,7 +30,7 @@ class GroupedErrors:
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self._groups: collections.OrderedDict[tuple[str, str, str], dict[str, Any]] = collections.OrderedDict()
+        self._groups: RecentItems[tuple[str, str, str], dict[str, Any]] = RecentItems(MAX_GROUPS)
         """The groups for the page, by the handler, the text, and the place in the code."""
 
     def add(self, who: str, error: BaseException, record: ObjectRecord) -> None:
@@ -38,12 +39,8 @@ class GroupedErrors:
         place = _locate(error)
         key = who, _VARYING.sub("#", text), place
         now = int(self._backlog.now * 1000)
-        if key not in self._groups:
-            self._groups[key] = {"who": who, "place": place, "count": 0, "first": now, "examples": {}}
-            if len(self._groups) > MAX_GROUPS:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end(key)
-        group = self._groups[key]
+        new = {"who": who, "place": place, "count": 0, "first": now, "examples": {}}
+        group = self._groups.obtain(key, new.copy)
         group["text"], group["last"] = text, now
         group["count"] += 1
         examples: dict[int, str] = group["examples"]
@@ -89,19 +86,14 @@ class BackgroundRuns:
     """The daemons & timers of all objects, the latest ones last."""
 
     def __init__(self) -> None:
-        self._runs: collections.OrderedDict[tuple[str, int], _Run] = collections.OrderedDict()
+        self._runs: RecentItems[tuple[str, int], _Run] = RecentItems(MAX_RUNS)
 
     def begin(self, record: ObjectRecord, handler: SpawningHandler, at: float) -> None:
         """Note that it runs since that time, in seconds since the epoch."""
-        run = self._runs.get((handler.id, record.id))
-        if run is None:
-            sort = "daemon" if isinstance(handler, DaemonHandler) else "timer"
-            run = self._runs[handler.id, record.id] = _Run(record.path, sort)
-            if len(self._runs) > MAX_RUNS:
-                self._runs.popitem(last=False)
+        sort = "daemon" if isinstance(handler, DaemonHandler) else "timer"
+        run = self._runs.obtain((handler.id, record.id), lambda: _Run(record.path, sort))
         run.state, run.at, run.next_at = "running", at, 0.0
         run.count += 1
-        self._runs.move_to_end((handler.id, record.id))
 
     def end(self, record: ObjectRecord, handler: SpawningHandler, outcome: Outcome | None, took: float) -> None:
         """Note that it has ended, for now or for good, after so many seconds."""

@@ -7,7 +7,6 @@ pass, and no live objects; they are converted to explanations only on demand.
 
 from __future__ import annotations
 
-import collections
 import datetime
 import functools
 import sys
@@ -27,6 +26,7 @@ from kopf._insight.explaining.redacted_texts import RedactedTexts, shorten, show
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
+from kopf._values.recent_items import RecentItems
 from kopf._values.records import Record, field
 from kopf._values.resources import Resource
 
@@ -117,7 +117,7 @@ class DecisionJournal(Observer):
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self._records: collections.OrderedDict[ObjectKey, ObjectDecisions] = collections.OrderedDict()
+        self._records: RecentItems[ObjectKey, ObjectDecisions] = RecentItems(MAX_OBJECTS)
         self._attempts: dict[int, tuple[ObjectKey, AttemptNote]] = {}
         """The running attempts, by their numbers."""
 
@@ -145,17 +145,6 @@ class DecisionJournal(Observer):
                 return key
         return None
 
-    def obtain(self, resource: Resource, key: str) -> ObjectDecisions:
-        """Get the record of the object, or make it. The records that were not used for long are forgotten first."""
-        record = self._records.get((resource, key))
-        if record is None:
-            record = self._records[resource, key] = ObjectDecisions()
-            if len(self._records) > MAX_OBJECTS:
-                self._records.popitem(last=False)
-        else:
-            self._records.move_to_end((resource, key))
-        return record
-
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
         record = self._begin(resource, key, obj)
         record.is_underway = True
@@ -165,7 +154,7 @@ class DecisionJournal(Observer):
         decision.text = word_plan(plan)
 
     def _begin(self, resource: Resource, key: str, obj: KubeObject | None) -> ObjectDecisions:
-        record = self.obtain(resource, key)
+        record = self._records.obtain((resource, key), ObjectDecisions)
         if obj is not None:
             record.namespace, record.name = obj.head.namespace, obj.head.name
         record.add(DecisionNote(self._backlog.now))

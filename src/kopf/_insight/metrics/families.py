@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from kopf._values.records import FrozenRecord
@@ -168,6 +168,10 @@ class Histogram:
         return Snapshot(self.name, self.help, "histogram", self.labels, self._bounds, distributions=cells)
 
 
+Measured = Iterable[tuple[Labels, float]]
+"""What is measured now. The values with the same labels are added up, or the maximum is shown, as the kind says."""
+
+
 class Gauge:
     """A value that is measured when it is read."""
 
@@ -178,7 +182,7 @@ class Gauge:
         name: str,
         help: str,
         labels: Labels,
-        measure: Callable[[], Mapping[Labels, float]],
+        measure: Callable[[], Measured],
         *,
         kind: Literal["sum", "max"] = "sum",
     ) -> None:
@@ -190,18 +194,24 @@ class Gauge:
 
     def read(self) -> Snapshot:
         """Get the values as of now."""
-        return Snapshot(self.name, self.help, self.kind, self.labels, values=self._measure())
+        values: dict[Labels, float] = {}
+        _include(values, self._measure(), self.kind)
+        return Snapshot(self.name, self.help, self.kind, self.labels, values=values)
 
 
 Family = Counter | Histogram | Gauge
 
 
+def _include(values: dict[Labels, float], others: Measured, kind: Kind) -> None:
+    for labels, value in others:
+        known = values.get(labels, value if kind == "max" else 0)
+        values[labels] = max(known, value) if kind == "max" else known + value
+
+
 def merge(one: Snapshot, two: Snapshot) -> Snapshot:
     """Merge the snapshots of two operators."""
     values, distributions = dict(one.values), dict(one.distributions)
-    for labels, value in two.values.items():
-        known = values.get(labels, value if one.kind == "max" else 0)
-        values[labels] = max(known, value) if one.kind == "max" else known + value
+    _include(values, two.values.items(), one.kind)
     for labels, distribution in two.distributions.items():
         distributions[labels] = distributions[labels] + distribution if labels in distributions else distribution
     return Snapshot(one.name, one.help, one.kind, one.labels, one.bounds, values, distributions)

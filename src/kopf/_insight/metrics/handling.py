@@ -11,7 +11,7 @@ from kopf._handlers.attempts import Outcome, name_outcome, name_reason
 from kopf._handlers.causes import Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, IndexingHandler
-from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels
+from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels, Measured
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.reasons import Reason
@@ -146,9 +146,9 @@ class Failures(Observer):
         for failed in (self._failed, self._unindexed):
             failed.forget(controller.resource)
 
-    def read(self) -> dict[Labels, float]:
+    def read(self) -> Measured:
         """Count the objects by the names of the handlers and their states; in any thread."""
-        return {**self._failed.read(), **self._unindexed.read()}
+        return [*self._failed.read().items(), *self._unindexed.read().items()]
 
 
 class HandlingMetrics(Observer):

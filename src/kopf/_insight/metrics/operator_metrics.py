@@ -14,7 +14,7 @@ from kopf._controller.observer import ControllerView, Observer, Observers, Revie
 from kopf._controller.pausing import Pause
 from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Labels, Snapshot
+from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Measured, Snapshot
 from kopf._insight.metrics.handling import HandlerNames, HandlingMetrics
 from kopf._insight.metrics.reconciling import ReconcilingMetrics
 from kopf._insight.metrics.requesting import RequestMetrics, StreamingMetrics
@@ -46,11 +46,8 @@ class AdmissionMetrics(Observer):
         self._latencies.observe(self.clock() - review.started, path)
         self._requests.add(path, "200" if response is not None else "500")
 
-    def _count_active(self) -> dict[Labels, float]:
-        counts: dict[Labels, float] = {}
-        for review in self._active.copy():
-            counts[_make_path(review),] = counts.get((_make_path(review),), 0) + 1
-        return counts or {("/",): 0}
+    def _count_active(self) -> Measured:
+        return [((_make_path(review),), 1) for review in self._active.copy()] or [(("/",), 0)]
 
     def get_families(self) -> Sequence[Family]:
         """Get all families of this group."""
@@ -126,30 +123,29 @@ class OperatorMetrics(Observer):
     def controller_stopped(self, controller: ControllerView) -> None:
         self._controllers.remove(controller)
 
-    def _count_background(self, *, is_timer: bool) -> dict[Labels, float]:
-        counts: dict[Labels, float] = {}
+    def _count_background(self, *, is_timer: bool) -> Measured:
         for controller in [*self._controllers]:
             for handler in controller.handlers.spawning:
                 if isinstance(handler, TimerHandler) is is_timer:
-                    counts.setdefault((handler.id,), 0)
+                    yield (handler.id,), 0
             for run in controller.list_runs():
-                if (run.handler.id,) in counts and (run.is_waiting if is_timer else run.is_running):
-                    counts[run.handler.id,] += 1
-        return counts
+                if isinstance(run.handler, TimerHandler) is is_timer:
+                    yield (run.handler.id,), run.is_waiting if is_timer else run.is_running
 
-    def _measure_indices(self) -> dict[Labels, float]:
-        return {(id,): len(index) for item in [*self._controllers] for id, index in item.indices.items()}
+    def _measure_indices(self) -> Measured:
+        # Each controller knows all indices.
+        return {(id,): len(index) for item in [*self._controllers] for id, index in item.indices.items()}.items()
 
-    def _get_leadership(self) -> dict[Labels, float]:
+    def _get_leadership(self) -> Measured:
         replica = self._replica
         if replica is None:
-            return {(self._peering.name,): 0 if self._is_paused else 1}
-        return {(replica.name,): int(replica.is_leading and not replica.is_fenced)}
+            return [((self._peering.name,), 0 if self._is_paused else 1)]
+        return [((replica.name,), int(replica.is_leading and not replica.is_fenced))]
 
     def _get_replica_families(self, replica: ReplicaState) -> Sequence[Family]:
         slots = {"held": replica.held, "wanted": replica.wanted, "draining": replica.draining}
         help = "Slots that this replica holds, must take, or must hand over."
-        counts: dict[Labels, float] = {(key,): len(value) for key, value in slots.items()}
+        counts = [((key,), len(value)) for key, value in slots.items()]
         return Gauge("kopf_replica_slots", help, ("state",), lambda: counts), self._moves, self._gaps, self._fences
 
     def get_families(self) -> Sequence[Family]:
@@ -181,7 +177,7 @@ class OperatorMetrics(Observer):
                 "kopf_eventloop_lag_seconds",
                 "The longest delay of the event loop in the last minute, or its current delay.",
                 (),
-                lambda: {(): self._get_lag()},
+                lambda: [((), self._get_lag())],
                 kind="max",
             ),
         )

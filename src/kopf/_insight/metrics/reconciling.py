@@ -12,7 +12,7 @@ from kopf._controller.observer import ControllerView, Observer
 from kopf._handlers.attempts import Outcome
 from kopf._handlers.causes import Cause, ChangingCause
 from kopf._handlers.handler_errors import TemporaryError
-from kopf._insight.metrics.families import BATCH, Counter, Family, Gauge, Histogram, Labels
+from kopf._insight.metrics.families import BATCH, Counter, Family, Gauge, Histogram, Measured
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -220,10 +220,7 @@ class ReconcilingMetrics(Observer):
             ),
         )
 
-    def _measure(self, measure: Callable[[_Flow], float], times: int = 1) -> dict[Labels, float]:
-        """Measure all controllers; several versions of one resource are added up."""
-        values: dict[Labels, float] = {}
-        for flow in [*self._flows.copy().values()]:
-            labels = (flow.controller.resource.name,) * times
-            values[labels] = values.get(labels, 0) + measure(flow)
-        return values
+    def _measure(self, measure: Callable[[_Flow], float], times: int = 1) -> Measured:
+        """Measure all controllers; there can be several versions of one resource."""
+        flows = [*self._flows.copy().values()]
+        return [((flow.controller.resource.name,) * times, measure(flow)) for flow in flows]

@@ -16,7 +16,7 @@ from kopf._client.client_observer import Headers, WatchPhase, is_same
 from kopf._client.errors import APIError, APIForbiddenError, APIGoneError, APINetworkError, APIServerError
 from kopf._client.resources.targets import Target
 from kopf._controller.observer import ControllerView, Observer, WatchedStream
-from kopf._insight.metrics.families import Cell, Count, Counter, Family, Gauge, Histogram, Labels
+from kopf._insight.metrics.families import Cell, Count, Counter, Family, Gauge, Histogram, Measured
 from kopf._values.objects import KubeObject
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
@@ -188,19 +188,11 @@ class StreamingMetrics(Observer):
             self._effects,
         )
 
-    def _measure_silence(self) -> dict[Labels, float]:
-        silences: dict[Labels, float] = {}
-        for stream in [*self._streams]:
-            labels = (stream.target.resource.name,)
-            silences[labels] = max(silences.get(labels, 0.0), stream.heartbeat.silence)
-        return silences
+    def _measure_silence(self) -> Measured:
+        return [((stream.target.resource.name,), stream.heartbeat.silence) for stream in [*self._streams]]
 
-    def _count_objects(self) -> dict[Labels, float]:
-        counts: dict[Labels, float] = {}
-        for stream in [*self._streams]:
-            labels = (stream.target.resource.name,)
-            counts[labels] = counts.get(labels, 0) + len(stream.known)
-        return counts
+    def _count_objects(self) -> Measured:
+        return [((stream.target.resource.name,), len(stream.known)) for stream in [*self._streams]]
 
 
 def name_cause(error: Exception | None) -> str:

@@ -7,9 +7,8 @@ It is the current span of the worker until the pass ends, so that other spans of
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextvars import Token
-from typing import Generic, TypeVar
 
 from opentelemetry import context, trace
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tracer
@@ -18,38 +17,12 @@ from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import ControllerView, Observer
 from kopf._values.objects import KubeObject
+from kopf._values.recent_items import RecentItems
 from kopf._values.records import Record
 from kopf._values.resources import Resource
 
-K = TypeVar("K", bound=Hashable)
-
-_MAX_SPANS = 10_000
+MAX_SPANS = 10_000
 """How many spans of each kind are remembered: about 300 bytes each."""
-
-
-class RecentSpans(Generic[K]):
-    """The latest span of each key. If there are too many keys, the oldest ones are forgotten."""
-
-    def __init__(self, limit: int = _MAX_SPANS) -> None:
-        self._limit = limit
-        self._spans: dict[K, SpanContext] = {}
-
-    def note(self, key: K, span: SpanContext) -> None:
-        """Remember the span as the latest one."""
-        self._spans.pop(key, None)
-        self._spans[key] = span
-        if len(self._spans) > self._limit:
-            del self._spans[next(iter(self._spans))]
-
-    def recall(self, key: K) -> SpanContext | None:
-        """Get the latest span, if it is known."""
-        return self._spans.get(key)
-
-    def forget(self, key: K) -> None:
-        """Forget the latest span, as nothing will be linked to it."""
-        self._spans.pop(key, None)
-
-
 _MAX_FIELDS = 50
 """How many fields of a diff are named."""
 
@@ -76,7 +49,7 @@ class PassSpans(Observer):
     :param objects: remembers the latest spans of objects, by their uids.
     """
 
-    def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
+    def __init__(self, tracer: Tracer, objects: RecentItems[str, SpanContext]) -> None:
         self._tracer = tracer
         self._objects = objects
         self._queued: dict[_Key, int] = {}
@@ -128,7 +101,7 @@ class PassSpans(Observer):
         if b'"ownerReferences"' not in obj.raw:
             return
         for reference in obj.get("metadata", {}).get("ownerReferences") or ():
-            span = self._objects.recall(reference.get("uid", ""))
+            span = self._objects.get(reference.get("uid", ""))
             if span is not None:
                 yield Link(span, {"kopf.link": "owner"})
 

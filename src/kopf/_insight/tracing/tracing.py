@@ -14,7 +14,7 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context, trace
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kopf._client.client_observer import Headers
@@ -23,7 +23,8 @@ from kopf._handlers.attempts import Attempt, Outcome, name_outcome, name_reason
 from kopf._handlers.causes import Cause, ResourceCause, WebhookCause
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import Handler, IndexingHandler
-from kopf._insight.tracing.pass_spans import Attributes, PassSpans, RecentSpans, describe_object
+from kopf._insight.tracing.pass_spans import MAX_SPANS, Attributes, PassSpans, describe_object
+from kopf._values.recent_items import RecentItems
 from kopf._values.references import ObjectReference
 from kopf._values.reviews import Response
 
@@ -66,10 +67,10 @@ def marking_logs() -> Iterator[None]:
 class AttemptSpans(Observer):
     """Makes the spans of attempts; attempts outside of passes (timers, daemons, raw events) begin traces."""
 
-    def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
+    def __init__(self, tracer: Tracer, objects: RecentItems[str, SpanContext]) -> None:
         self._tracer = tracer
         self._objects = objects
-        self._attempts = RecentSpans[tuple[str, str]]()
+        self._attempts = RecentItems[tuple[str, str], SpanContext](MAX_SPANS)
         """The attempts that will be repeated, by the uids of objects and the ids of handlers."""
         self._spans: dict[int, tuple[Span, Token[context.Context]]] = {}
 
@@ -84,7 +85,7 @@ class AttemptSpans(Observer):
         if not trace.get_current_span().get_span_context().is_valid:
             attributes |= describe_object(cause.resource, cause.body.object)
         key = cause.body.object.head.key
-        previous = self._attempts.recall((key, handler.id)) if attempt.retry else None
+        previous = self._attempts.get((key, handler.id)) if attempt.retry else None
         links = [] if previous is None else [Link(previous, {"kopf.link": "previous attempt"})]
         span = self._tracer.start_span(f"handler {handler.id}", attributes=attributes, links=links)
         if not isinstance(cause, WebhookCause):
@@ -110,7 +111,7 @@ class AttemptSpans(Observer):
             if outcome is not None and not outcome.final:
                 self._attempts.note(key, span.get_span_context())
             else:
-                self._attempts.forget(key)
+                self._attempts.pop(key, None)
         span.end()
 
 
@@ -215,12 +216,12 @@ class ReviewSpans(Observer):
 class EventSpans(Observer):
     """Makes the spans of Kubernetes events: from when they were reported until they were posted."""
 
-    def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
+    def __init__(self, tracer: Tracer, objects: RecentItems[str, SpanContext]) -> None:
         self._tracer = tracer
         self._objects = objects
 
     def event_posted(self, ref: ObjectReference, type: str, reason: str, message: str, time: float) -> None:
-        origin = self._objects.recall(ref.get("uid") or "")
+        origin = self._objects.get(ref.get("uid") or "")
         if origin is not None:
             span = self._tracer.start_span(
                 "kubernetes event",
@@ -233,7 +234,7 @@ class EventSpans(Observer):
 
 def start_tracing(observers: Observers, tracer: Tracer) -> None:
     """Trace the work of the operator from now on."""
-    objects = RecentSpans[str]()
+    objects = RecentItems[str, SpanContext](MAX_SPANS)
     observers.add(
         PassSpans(tracer, objects),
         AttemptSpans(tracer, objects),

@@ -1,0 +1,36 @@
+"""Recent items: a mapping with a limit, which forgets the items that were not used for the longest time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class RecentItems(OrderedDict[K, V]):
+    """
+    The items, the latest ones last. Only :meth:`note` and :meth:`obtain` are uses.
+
+    :param limit: the largest number of items.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def note(self, key: K, value: V) -> None:
+        """Add or replace the item."""
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > self._limit:
+            self.popitem(last=False)
+
+    def obtain(self, key: K, make: Callable[[], V]) -> V:
+        """Get the item; make it if it is not there."""
+        if key not in self:
+            self.note(key, make())
+        self.move_to_end(key)
+        return self[key]
