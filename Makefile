@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants coverage logins siege docs wheel sbom oldest audit data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile random replicas mutants coverage logins siege docs wheel sbom oldest audit data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -93,6 +93,11 @@ differential: $(STAMP) original  ## compare the behaviour to the original framew
 
 hostile: $(STAMP)  ## send 10,000 hostile inputs of every kind to the operator, its clients and servers
 	KOPF_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest -n $(WORKERS) tests/hostile $(ARGS)
+
+random: $(STAMP)  ## try 2,000 examples of each law; the local cluster with all scripts of kubectl, and 100,000 changes under watches
+	$(BIN)/python -m pytest -n $(WORKERS) --timeout 0 --hypothesis-profile=nightly -m hypothesis tests $(ARGS)
+	KOPF_HOSTILE_INPUTS=10000 KOPF_TEST_EVENTS=100000 KOPF_TEST_SCRIPTS=1 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
+		--hypothesis-profile=nightly tests/cluster/rounds $(ARGS)
 
 replicas: $(STAMP)  ## live 5,000 lives of the protocol of replicas, and 500 of whole operators; takes half an hour
 	KOPF_REPLICA_WORLDS=5000 KOPF_REPLICA_STORIES=250 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \

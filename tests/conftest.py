@@ -50,8 +50,12 @@ LOOP = os.environ.get("KOPF_TEST_LOOP", "asyncio")
 
 
 # Whether examples take long, is up to the machine.
-hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "patient", deadline=None, max_examples=40, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("patient")
+# How many examples there are each night: `--hypothesis-profile=nightly`.
+hypothesis.settings.register_profile("nightly", hypothesis.settings.get_profile("patient"), max_examples=2000)
 
 
 def pytest_configure() -> None:

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
@@ -41,7 +41,6 @@ def test_the_defaults_are_of_the_right_types(name: str) -> None:
     assert prune(value, structures.of_definition(prefix + name)) == (value, [])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_defaults_are_well_formed_stable_and_replace_nothing(data: st.DataObject) -> None:
     structure = structures.of_definition(data.draw(st.sampled_from(KINDS)))

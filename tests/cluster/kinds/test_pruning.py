@@ -7,7 +7,7 @@ import timeit
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
@@ -16,10 +16,8 @@ from tests.cluster.kinds.strategies import spoiled, values
 
 POD = structures.of_definition("io.k8s.api.core.v1.Pod")
 KINDS = [one.definition for one in resources.read_resources() if one.is_stored]
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@slow
 @given(st.data())
 def test_well_formed_objects_are_kept_as_they_are(data: st.DataObject) -> None:
     structure = structures.of_definition(data.draw(st.sampled_from(KINDS)))
@@ -31,7 +29,6 @@ def test_well_formed_objects_are_kept_as_they_are(data: st.DataObject) -> None:
     assert unknown == []
 
 
-@slow
 @given(st.data())
 def test_unknown_fields_are_dropped_and_reported_exactly(data: st.DataObject) -> None:
     structure = structures.of_definition(data.draw(st.sampled_from(KINDS)))
@@ -71,7 +68,6 @@ _ANYTHING: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@slow
 @given(
     value=st.dictionaries(st.sampled_from(["metadata", "spec", "status", "data", "x"]), _ANYTHING),
     definition=st.sampled_from(KINDS),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
@@ -73,7 +73,6 @@ def test_reasons_are_for_machines() -> None:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_pruning_changes_nothing_for_the_validation(data: st.DataObject) -> None:
     structure = structures.of_definition(data.draw(st.sampled_from(KINDS)))

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_cluster.builtin_kinds import read_kinds
@@ -35,7 +35,6 @@ def check(definition: str, obj: dict[str, Any]) -> None:
 
 
 @given(st.sampled_from(DEFINITIONS), st.integers(0, 2**32))
-@settings(max_examples=150)
 def test_objects_are_the_same_after_a_round_trip(definition: str, seed: int) -> None:
     check(definition, make(definition, random.Random(seed), 3))
 
@@ -144,7 +143,6 @@ def test_noise_is_refused_or_decoded_but_nothing_else(noise: bytes, definition: 
 
 
 @given(st.sampled_from(DEFINITIONS), st.integers(0, 2**32), st.data())
-@settings(max_examples=50)
 def test_broken_objects_are_refused_or_decoded(definition: str, seed: int, data: st.DataObject) -> None:
     message = find(definition)
     whole = bytearray(message.encode_fields(make(definition, random.Random(seed), 2)))

@@ -27,8 +27,6 @@ STEPS = [
         "rolebinding.rbac.authorization.k8s.io/reading created",
     ),
     same(f"auth can-i list pods {ROBOT}", "yes"),
-    fail(f"auth can-i list pods -n kube-system {ROBOT}", "no"),
-    fail(f"auth can-i get pods --subresource=log {ROBOT}", "no"),
     run(
         f"auth can-i --list {ROBOT}",
         re.compile(r"^pods +\[\] +\[\] +\[get list watch\]$", re.MULTILINE),
@@ -46,22 +44,11 @@ STEPS = [
         "clusterrolebinding.rbac.authorization.k8s.io/scaling created",
     ),
     same(f"auth can-i patch deployment/web {ROBOT} -n kube-public", "yes"),
-    fail(f"auth can-i patch deployment/other {ROBOT}", "no"),
-    same(
-        "create clusterrole prober --verb=get --non-resource-url=/metrics/*",
-        "clusterrole.rbac.authorization.k8s.io/prober created",
-    ),
-    same(
-        "create clusterrolebinding probing --clusterrole=prober --group=probes",
-        "clusterrolebinding.rbac.authorization.k8s.io/probing created",
-    ),
-    same("auth can-i get /metrics/x --as=p --as-group=probes", "yes"),
     same(
         "create rolebinding viewing --clusterrole=view --user=jane",
         "rolebinding.rbac.authorization.k8s.io/viewing created",
     ),
     same("auth can-i list deployments --as=jane", "yes"),
-    fail("auth can-i list secrets --as=jane", "no"),
     run(
         "auth reconcile -f - ",
         "rolebinding.rbac.authorization.k8s.io/reading reconciled",
@@ -75,5 +62,4 @@ STEPS = [
     same("delete rolebinding reading", 'rolebinding.rbac.authorization.k8s.io "reading" deleted'),
     fail(f"auth can-i list pods {ROBOT}", "no"),
     fail("get pods --token=wrong", re.compile("Unauthorized|must be logged in")),
-    fail(f"create token robot {ROBOT}", "forbidden", "serviceaccounts/token"),
 ]

@@ -44,7 +44,6 @@ STEPS = [
     ),
     run("explain ct.spec.schedule", "FIELD: schedule <string>", "When to run it"),
     run("explain ct.spec --output=plaintext-openapiv2", "When to run it", "How much"),  # also of nullable fields
-    run("explain ct.metadata", "ownerReferences"),
     run("get ct", "No resources found in default namespace."),
     same("create -f -", "crontab.stable.example.com/one created", stdin=CRONTAB % ("one", "schedule: '* * * * *'")),
     run(
@@ -72,19 +71,8 @@ STEPS = [
         '{"policy":"Forbid","replicas":1,"schedule":"y"}',
         stdin=CRONTAB % ("three", "schedule: y, extra: 1, policy: Forbid"),
     ),
-    fail(
-        "create -f -",
-        'spec.policy: Unsupported value: "Maybe": supported values: "Allow", "Forbid"',
-        stdin=CRONTAB % ("bad", "schedule: x, policy: Maybe"),
-    ),
-    fail(
-        "create -f -",
-        'no matches for kind "Nosuch" in version "stable.example.com/v1"',
-        stdin="{apiVersion: stable.example.com/v1, kind: Nosuch, metadata: {name: x}}",
-    ),
     # Changes.
     same(PATCH + ' \'{"spec":{"replicas":2}}\'', "crontab.stable.example.com/one patched"),
-    same("get ct one -o jsonpath={.metadata.generation}", "2"),
     fail(PATCH + ' \'{"spec":{"schedule":""}}\'', "spec.schedule", "at least 1 chars long"),
     fail('patch ct one -p \'{"spec":{"replicas":3}}\'', "application/strategic-merge-patch+json is not supported"),
     same(

@@ -9,7 +9,6 @@ from tests.cluster.rounds.scripts import fail, run, same
 WAIT = "--wait --timeout 40s"
 
 STEPS = [
-    run("install shop chart --dry-run=client", "DESCRIPTION: Dry run complete", "kind: Deployment", 'color: "red"'),
     # The server knows its version; the definition that the chart brings is not there yet.
     run("install shop chart --dry-run=server", 'version: "v1.36', absent=["kind: Good\n"]),
     run(f"install shop chart {WAIT}", "STATUS: deployed", "REVISION: 1", "DESCRIPTION: Install complete"),

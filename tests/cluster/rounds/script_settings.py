@@ -9,7 +9,6 @@ from tests.cluster.rounds.scripts import fail, run, same
 STRANGE = "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, spec: {a: '1'}}"
 
 STEPS = [
-    # Contexts, users, clusters.
     # Tokens and certificates instead of the configuration.
     same("create sa robot", "serviceaccount/robot created"),
     same(
@@ -32,7 +31,6 @@ STEPS = [
         "Accept: application/json;as=Table;v=v1;g=meta.k8s.io",
         re.compile("Response.*200 OK"),
     ),
-    run("get cm -v=9 -o name", "curl -v -XGET", "kube-root-ca.crt"),
     run("get cm --request-timeout=5s -o name", "configmap/kube-root-ca.crt"),
     same("-n kube-public get cm -o name", "configmap/kube-root-ca.crt"),
     fail(
@@ -55,17 +53,6 @@ STEPS = [
         stdin=STRANGE,
     ),
     # What does not exist, and what is written wrong.
-    fail("get cm -o nosuch", 'unable to match a printer suitable for the output format "nosuch"'),
-    fail("get cm -o jsonpath='{.items[}'", "error parsing jsonpath"),
-    fail("get cm -o go-template='{{.items'", "error parsing template"),
-    fail("get --raw /apis/nosuch", "the server could not find the requested resource"),
-    fail(
-        "apply -f -",
-        'no matches for kind "Nosuch" in version "v1"',
-        "ensure CRDs are installed first",
-        stdin="{apiVersion: v1, kind: Nosuch, metadata: {name: x}}",
-    ),
-    fail("delete cm x --all", "name cannot be provided when a selector is specified"),
     fail("scale cm/kube-root-ca.crt --replicas=1", "the server could not find the requested resource"),
     fail("autoscale deployment absent --max=1", 'deployments.apps "absent" not found'),
     fail("logs absent", 'pods "absent" not found'),

@@ -83,9 +83,7 @@ STEPS = [
         re.compile(r"^Status: +Bound$", re.MULTILINE),
     ),
     # Nodes.
-    run("describe nodes", "agent-", "Ready", "Unschedulable:      false"),
     run("label nodes --all disk=ssd", "labeled"),
-    same("get nodes -l disk=ssd -o jsonpath={.items[*].metadata.labels.disk}", "ssd"),
     run(
         "drain -l disk=ssd --ignore-daemonsets --delete-emptydir-data --force --timeout=40s",
         "cordoned",
@@ -96,5 +94,4 @@ STEPS = [
     eventually("get pods -l app=agent -o jsonpath={.items[*].status.phase}", "Running"),
     run("uncordon -l disk=ssd", "uncordoned"),
     eventually("get deployment web -o jsonpath={.status.readyReplicas}", "3"),
-    # Waiting in vain.
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.rounds.widgets import FREE_PATH, make_thing
@@ -14,7 +14,6 @@ from tests.cluster.rounds.wire import Wire
 MERGE = "application/merge-patch+json"
 State = dict[str, int]
 
-laws = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 STEPS = st.lists(
     st.tuples(st.sampled_from(["put", "put", "delete"]), st.sampled_from("abcdefgh")), min_size=1, max_size=25
 )
@@ -65,7 +64,6 @@ class World:
 
 
 def test_all_the_past_can_be_seen(wire: Wire) -> None:
-    @laws
     @given(STEPS)
     def attempt(steps: list[tuple[str, str]]) -> None:
         world = World(wire)
@@ -82,7 +80,6 @@ def test_all_the_past_can_be_seen(wire: Wire) -> None:
 
 
 def test_pages_show_one_moment_whatever_happens_meanwhile(wire: Wire) -> None:
-    @laws
     @given(STEPS, STEPS, st.integers(1, 9))
     def attempt(before: list[tuple[str, str]], meanwhile: list[tuple[str, str]], limit: int) -> None:
         world = World(wire)
@@ -121,7 +118,6 @@ def test_the_number_of_the_remaining_objects_is_told(wire: Wire) -> None:
 
 
 def test_versions_guard_against_lost_updates(wire: Wire) -> None:
-    @laws
     @given(STEPS, st.data())
     def attempt(steps: list[tuple[str, str]], data: st.DataObject) -> None:
         world = World(wire)

@@ -8,7 +8,7 @@ from typing import Any
 import json_merge_patch
 import jsonpatch
 import jsonpointer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.rounds.widgets import FREE_PATH, make_thing
@@ -17,8 +17,6 @@ from tests.cluster.rounds.wire import Wire
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 TEMPLATES = "/api/v1/namespaces/default/podtemplates"
-
-laws = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 KEYS = st.sampled_from(["a", "b", "c/d", "e~f", "0", ""])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, "", "x", "\u00e4"])
@@ -29,7 +27,6 @@ SPECS = st.dictionaries(KEYS, VALUES, max_size=4)
 
 
 def test_merge_patches_against_a_library(wire: Wire) -> None:
-    @laws
     @given(SPECS, SPECS)
     def attempt(spec: Any, patch: Any) -> None:
         wire.put(FREE_PATH, make_thing("merged", spec))
@@ -57,7 +54,6 @@ def test_json_patches_are_done_as_a_whole_or_not_at_all(wire: Wire) -> None:
         ),
     )
 
-    @laws
     @given(SPECS, st.lists(operations, min_size=1, max_size=4))
     def attempt(spec: Any, patch: list[Any]) -> None:
         made = wire.put(FREE_PATH, make_thing("atomic", spec))
@@ -137,7 +133,6 @@ def differ(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_strategic_patches_make_one_state_of_another(wire: Wire) -> None:
-    @laws
     @given(TEMPLATE_SPECS, TEMPLATE_SPECS)
     def attempt(one: Any, two: Any) -> None:
         old = wire.put(TEMPLATES, make_template("one", one))["template"]
@@ -155,7 +150,6 @@ def test_strategic_patches_make_one_state_of_another(wire: Wire) -> None:
 def test_strategic_patches_leave_alone_what_others_have_added(wire: Wire) -> None:
     """The three-way merge: what is in neither of the configurations survives."""
 
-    @laws
     @given(TEMPLATE_SPECS, TEMPLATE_SPECS)
     def attempt(last: Any, now: Any) -> None:
         wire.put(TEMPLATES, make_template("live", last))

@@ -9,7 +9,7 @@ import itertools
 import sys
 from typing import Any, cast
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.rounds.wire import Wire
@@ -17,7 +17,6 @@ from tests.cluster.rounds.wire import Wire
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "schemas.example.com"
 
-laws = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 numbers = itertools.count()
 
 KEYS = st.sampled_from("abc")
@@ -222,7 +221,6 @@ def defaulted(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_validation_pruning_and_defaults(wire: Wire) -> None:
-    @laws
     @given(
         SCHEMAS.flatmap(defaulted).flatmap(
             lambda schema: st.tuples(st.just(schema), st.lists(fitting(schema), min_size=2, max_size=8))
@@ -236,7 +234,6 @@ def test_validation_pruning_and_defaults(wire: Wire) -> None:
 
 
 def test_definitions_with_wrong_defaults_are_refused(wire: Wire) -> None:
-    @laws
     @given(LEAVES, VALUES)
     def attempt(leaf: dict[str, Any], default: Any) -> None:
         kind = Kind(wire, {"type": "object", "properties": {"a": {**leaf, "default": default}}})

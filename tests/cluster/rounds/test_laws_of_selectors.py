@@ -8,15 +8,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf.testing import LocalCluster
 from tests.cluster.rounds import widgets
 from tests.cluster.rounds.widgets import make_widget
 from tests.cluster.rounds.wire import Wire
-
-laws = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 COLORS = ("red", "green", "blue", None)
 KEYS = ("app", "example.com/tier", "in", "n")
@@ -94,7 +92,6 @@ def requirements(draw: st.DrawFn) -> tuple[Requirement, str]:
 
 
 def test_label_selectors(wire: Wire) -> None:
-    @laws
     @given(st.lists(requirements(), min_size=1, max_size=3), st.sampled_from([",", ", "]))
     def attempt(drawn: list[tuple[Requirement, str]], comma: str) -> None:
         text = comma.join(text for _, text in drawn)
@@ -134,7 +131,6 @@ def test_field_selectors(wire: Wire) -> None:
             "spec.color": str(OBJECTS[name]["spec"].get("color", "")),
         }[field]
 
-    @laws
     @given(st.lists(terms, min_size=1, max_size=3))
     def attempt(drawn: list[tuple[str, str, str]]) -> None:
         expected = {

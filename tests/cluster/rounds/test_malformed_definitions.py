@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.cluster.rounds.malformed import CRDS, MERGE, check, distort
 from tests.cluster.rounds.wire import Wire
+from tests.hostile.inputs import COUNT
 
-MUTATIONS = 500
 RICH_GROUP = "rich.example.com"
 
 
@@ -86,7 +86,7 @@ def make_rich_definition(plural: str) -> dict[str, Any]:
 def test_distorted_definitions(wire: Wire) -> None:
     """If one is accepted, its objects are served somehow; what it makes wrong, it makes wrong only for itself."""
     rnd = random.Random(0)
-    for number in range(MUTATIONS):
+    for number in range(max(150, COUNT)):
         plural = f"kind{number}s"
         definition = make_rich_definition(plural)
         for _ in range(rnd.choice((1, 1, 2, 3))):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.rounds import widgets
@@ -32,10 +32,9 @@ from tests.cluster.rounds.malformed import (
 )
 from tests.cluster.rounds.widgets import make_config_map, make_widget
 from tests.cluster.rounds.wire import Wire
+from tests.hostile.inputs import COUNT
 
 pytestmark = pytest.mark.usefixtures("objects")
-fuzz = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-
 
 REQUESTS: dict[str, tuple[str, str, str, bytes]] = {
     "creation": ("POST", CONFIG_MAPS, "application/json", encode(make_config_map("two", a="1", b="\u00e4"))),
@@ -127,14 +126,13 @@ REQUESTS: dict[str, tuple[str, str, str, bytes]] = {
         encode({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {"expirationSeconds": 700}}),
     ),
 }
-MUTATIONS = 120  # of each request
 
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_spoiled_bodies(name: str, wire: Wire) -> None:
     method, target, content_type, body = REQUESTS[name]
     rnd = random.Random(name)
-    for _ in range(MUTATIONS):
+    for _ in range(COUNT):
         spoiled = mutate(body, rnd)
         answer = wire.request(method, target, spoiled, content_type)
         check(answer)
@@ -145,7 +143,7 @@ def test_spoiled_bodies(name: str, wire: Wire) -> None:
 def test_distorted_objects(name: str, wire: Wire) -> None:
     method, target, content_type, body = REQUESTS[name]
     rnd = random.Random(name)
-    for _ in range(MUTATIONS):
+    for _ in range(COUNT):
         distorted = distort(json.loads(body), rnd)
         answer = wire.send(method, target, distorted, content_type)
         check(answer)
@@ -311,12 +309,15 @@ def test_misfits(target: str, content_type: str | None, body: Any, code: int, me
         ("labelSelector==", 400),
         ("labelSelector=a%3D%3D%3Db", 400),
         ("labelSelector=a%3D%00", 400),
+        ("labelSelector=a%3D%3Db%2C%2C", 400),
+        ("labelSelector=a%20in%20(-)", 400),
         ("labelSelector=a%3D" + 64 * "x", 400),
         ("labelSelector=%2Fa", 400),
         ("labelSelector=a%3Eb", 400),
         ("labelSelector=%C3%A4", 400),
         ("fieldSelector=nosuch%3D1", 400),
         ("fieldSelector=metadata.name", 400),
+        ("fieldSelector=metadata.name%3Da%3Db", 400),
         ("fieldSelector=metadata.name%3Da%5C", 400),
         ("watch=1&timeoutSeconds=x", 400),
         ("watch=1&resourceVersion=x", 400),
@@ -413,7 +414,6 @@ METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 
 
 def test_odd_paths(wire: Wire) -> None:
-    @fuzz
     @given(METHODS, TARGETS, st.sampled_from([None, b"", b"{}", b"[]", b"x"]))
     def attempt(method: str, target: str, body: bytes | None) -> None:
         if target.startswith("/_kopf") and method != "GET":
@@ -483,7 +483,6 @@ def test_odd_parameters(wire: Wire) -> None:
         st.tuples(names, values.map(lambda text: text.replace(" ", "+").encode("unicode_escape").decode())), max_size=4
     ).map(lambda pairs: "&".join(f"{name}={value}" for name, value in pairs))
 
-    @fuzz
     @given(
         st.sampled_from(
             [
@@ -549,7 +548,6 @@ def test_json_patches_of_any_form(wire: Wire) -> None:
         max_size=4,
     )
 
-    @fuzz
     @given(operations, st.sampled_from([f"{widgets.PATH}/one", f"{CONFIG_MAPS}/one", f"{DEPLOYMENTS}/one"]))
     def attempt(patch: Any, target: str) -> None:
         answer = wire.request("PATCH", target, encode(patch), JSON_PATCH)
@@ -593,7 +591,6 @@ def test_strategic_patches_of_any_form(wire: Wire) -> None:
         lambda patch: {"metadata": patch},
     ]
 
-    @fuzz
     @given(patches, st.sampled_from(wrappers))
     def attempt(patch: Any, wrapper: Callable[[Any], Any]) -> None:
         answer = wire.request("PATCH", f"{DEPLOYMENTS}/one", encode(wrapper(patch)), STRATEGIC)

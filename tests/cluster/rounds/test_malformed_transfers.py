@@ -12,6 +12,7 @@ from tests.cluster.rounds import widgets
 from tests.cluster.rounds.malformed import CONFIG_MAPS, MERGE, check_alive, check_refusal, encode, mutate
 from tests.cluster.rounds.widgets import make_config_map
 from tests.cluster.rounds.wire import Wire
+from tests.hostile.inputs import COUNT
 
 pytestmark = pytest.mark.usefixtures("objects")
 
@@ -62,6 +63,22 @@ def test_broken_chunks(data: bytes, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(
+    "data",
+    [
+        b"\r\n\r\n",
+        b"\x00" * 100,
+        b"GET /api HT",
+        b"GET\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_no_requests_at_all(data: bytes, wire: Wire) -> None:
+    answer = wire.exchange(data, half_closed=True)
+    assert answer is None or 400 <= answer.status < 500, answer
+    check_alive(wire)
+
+
+@pytest.mark.parametrize(
     "headers",
     [
         {"Content-Length": "-1"},
@@ -107,7 +124,7 @@ def test_spoiled_bytes_on_the_wire(wire: Wire) -> None:
         wire.head("POST", CONFIG_MAPS, {"Content-Type": "application/json", "Content-Length": str(len(body))}) + body
     )
     rnd = random.Random(0)
-    for _ in range(150):
+    for _ in range(COUNT):
         answer = wire.exchange(mutate(request, rnd), half_closed=True)
         assert answer is None or 200 <= answer.status < 500 or answer.status in (501, 505), answer
     check_alive(wire)

@@ -18,7 +18,7 @@ import msgspec
 
 from kopf.testing import LocalCluster
 
-EVENTS = int(os.environ.get("KOPF_TEST_EVENTS", "4000"))  # at least some thousands, to be of any use
+EVENTS = int(os.environ.get("KOPF_TEST_EVENTS", "2000"))  # at least some thousands, to be of any use
 GROUP, PLURAL, KIND = "events.example.com", "counters", "Counter"
 API_VERSION = f"{GROUP}/v1"
 PATH = f"/apis/{API_VERSION}/namespaces/default/{PLURAL}"
