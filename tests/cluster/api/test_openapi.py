@@ -54,8 +54,11 @@ async def test_documents_follow_the_definitions(client: Client, cluster: LocalCl
     assert "apis/example.com/v1" not in (await client.get("/openapi/v3"))["paths"]
     cluster.apply(make_definition(spec=SPEC))
     before = (await client.get("/openapi/v3"))["paths"]["apis/example.com/v1"]["serverRelativeURL"]
-    schema = (await client.get(before))["components"]["schemas"]["com.example.v1.Kex"]
-    assert schema["properties"]["spec"] == SPEC
+    document = await client.get(before)
+    assert document["components"]["schemas"]["com.example.v1.Kex"]["properties"]["spec"] == SPEC
+    patch = document["paths"]["/apis/example.com/v1/namespaces/{namespace}/kexes/{name}"]["patch"]
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "example.com", "version": "v1", "kind": "Kex"}
+    assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
     cluster.apply(make_definition(spec={**SPEC, "description": "What is needed."}))
     after = (await client.get("/openapi/v3"))["paths"]["apis/example.com/v1"]["serverRelativeURL"]
     assert after != before
@@ -65,7 +68,9 @@ async def test_documents_follow_the_definitions(client: Client, cluster: LocalCl
 
 async def test_the_old_dialect_leaves_out_what_it_does_not_know(client: Client, cluster: LocalCluster) -> None:
     cluster.apply(make_definition(spec=SPEC))
-    definitions = (await client.get("/openapi/v2"))["definitions"]
+    document = await client.get("/openapi/v2")
+    definitions = document["definitions"]
+    assert document["swagger"] == "2.0"
     assert POD in definitions
     assert definitions["com.example.v1.Kex"]["properties"]["spec"]["properties"]["size"] == {
         "description": "How much.",

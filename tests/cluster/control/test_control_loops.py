@@ -136,11 +136,6 @@ async def test_orphans_are_left_alone(client: Client, kexes: str) -> None:
     await client.get(f"{CONFIG_MAPS}/grandchild")
 
 
-async def test_every_cluster_has_its_first_namespaces(client: Client) -> None:
-    names = [item["metadata"]["name"] for item in (await client.get(NAMESPACES))["items"]]
-    assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
-
-
 async def test_deleted_namespaces_take_their_contents(client: Client, kexes: str) -> None:
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1"}})
     mine, held = kexes.replace("default", "ns1"), CONFIG_MAPS.replace("default", "ns1")

@@ -123,11 +123,6 @@ async def count_at_once(cluster: LocalCluster, kind: str, count: int) -> int:
     return most
 
 
-async def test_deployments_that_recreate_wait_for_the_old_pods(cluster: LocalCluster) -> None:
-    cluster.apply(make_workload("Deployment", replicas=2, strategy={"type": "Recreate"}))
-    assert await count_at_once(cluster, "deployment", 2) == 2
-
-
 async def test_daemon_sets_have_no_two_pods_on_a_node(cluster: LocalCluster) -> None:
     cluster.apply(make_workload("DaemonSet"))
     assert await count_at_once(cluster, "daemonset", 1) == 1

@@ -195,13 +195,17 @@ async def test_deployments_that_recreate_never_mix_revisions(client: Client) -> 
                     break
 
 
-async def test_paused_deployments_do_not_roll_out(client: Client) -> None:
-    await roll_out(client, "Deployment", replicas=1)
-    changed = await client.patch(f"{APPS}/deployments/web", {"spec": {"paused": True, "template": template("nginx:2")}})
+async def test_paused_deployments_are_scaled_but_do_not_roll_out(client: Client) -> None:
+    await roll_out(client, "Deployment", replicas=2)
+    paused = {"paused": True, "replicas": 4, "template": template("nginx:2")}
+    changed = await client.patch(f"{APPS}/deployments/web", {"spec": paused})
     await wait_for(
         client,
         f"{APPS}/deployments/web",
-        lambda obj: obj["status"]["observedGeneration"] == changed["metadata"]["generation"],
+        lambda obj: (
+            obj["status"]["observedGeneration"] == changed["metadata"]["generation"]
+            and obj["status"].get("availableReplicas") == 4
+        ),
     )
     assert len((await client.get(f"{APPS}/replicasets"))["items"]) == 1
 
@@ -236,21 +240,18 @@ async def scale_in_the_middle(client: Client, replicas: int, **spec: Any) -> lis
     return [(size, annotations[f"{prefix}/max-replicas"]) for annotations, size in found]
 
 
-@pytest.mark.parametrize("spec", [{}, {"paused": True}])
-async def test_deployments_are_scaled_proportionally_in_the_middle_of_a_rollout(client: Client, spec: Obj) -> None:
-    """The example of the documentation ("Proportional scaling")."""
-    assert await scale_in_the_middle(client, 15, **spec) == [(11, "18"), (7, "18")]
-
-
-async def test_deployments_shrink_proportionally_in_the_middle_of_a_rollout(client: Client) -> None:
-    assert await scale_in_the_middle(client, 5, paused=True) == [(5, "8"), (3, "8")]
-
-
-async def test_paused_deployments_are_scaled(client: Client) -> None:
-    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=2))
-    await wait_for(client, f"{APPS}/deployments/web", lambda body: body["status"].get("availableReplicas") == 2)
-    await client.patch(f"{APPS}/deployments/web", {"spec": {"paused": True, "replicas": 4}})
-    await wait_for(client, f"{APPS}/deployments/web", lambda body: body["status"].get("availableReplicas") == 4)
+@pytest.mark.parametrize(
+    ("replicas", "spec", "expected"),
+    [
+        (15, {}, [(11, "18"), (7, "18")]),  # the example of the documentation ("Proportional scaling")
+        (15, {"paused": True}, [(11, "18"), (7, "18")]),
+        (5, {"paused": True}, [(5, "8"), (3, "8")]),
+    ],
+)
+async def test_deployments_are_scaled_proportionally_in_the_middle_of_a_rollout(
+    client: Client, replicas: int, spec: Obj, expected: list[tuple[int, str]]
+) -> None:
+    assert await scale_in_the_middle(client, replicas, **spec) == expected
 
 
 async def test_lost_pods_are_replaced(client: Client) -> None:

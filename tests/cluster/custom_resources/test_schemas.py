@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kopf_cluster.custom_resources.pruning import prune
 from kopf_cluster.kinds.schemas import Schema, fill_defaults, parse, validate
@@ -173,31 +170,3 @@ def test_defaults_are_filled_in_depth_but_not_shared() -> None:
     another: Any = {}
     fill_defaults(another, schema)
     assert another["a"] == {"b": [1]}
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab", max_size=2),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abcx"), inner, max_size=3),
-    max_leaves=10,
-)
-schemas = st.recursive(
-    st.sampled_from([{"type": "string"}, {"type": "integer", "default": 1}, {"type": "object", **ANYTHING}]),
-    lambda inner: (
-        st.builds(
-            lambda p: {"type": "object", "properties": p}, st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
-        )
-        | st.builds(lambda i: {"type": "array", "items": i}, inner)
-    ),
-    max_leaves=6,
-)
-
-
-@given(schemas, json_values)
-def test_pruning_and_defaulting_are_idempotent(definition: Any, value: Any) -> None:
-    schema = parse(definition)
-    list(prune(value, schema, ""))
-    fill_defaults(value, schema)
-    once = copy.deepcopy(value)
-    assert list(prune(value, schema, "")) == []
-    fill_defaults(value, schema)
-    assert value == once

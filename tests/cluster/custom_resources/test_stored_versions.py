@@ -204,6 +204,7 @@ async def test_the_stored_version_is_neither_converted_nor_copied(client: Client
         await client.patch(f"{V2}/one", {"spec": {"size": 2}})
         await client.delete(f"{V2}/one")
         assert [event for event, _ in await stream.take(3)] == ["ADDED", "MODIFIED", "DELETED"]
+    assert (await client.get(V2))["items"] == []
     assert not converted.reviews
 
 
@@ -300,10 +301,11 @@ async def test_wrong_objects_are_refused(client: Client, converted: Hooks, chang
 
 async def test_other_metadata_are_restored(client: Client, converted: Hooks) -> None:
     before = await create(client, "v2")
-    changes = {"finalizers": ["a.b/c"], "generation": 7, "ownerReferences": [], "labels": {"a": "b"}}
-    converted.on("/", each(lambda obj: {**obj, "metadata": {**obj["metadata"], **changes}}))
+    changes = {"finalizers": ["a.b/c"], "generation": 7, "ownerReferences": []}
+    allowed = {"labels": {"a": "b"}, "annotations": {"e": "f"}}
+    converted.on("/", each(lambda obj: {**obj, "metadata": {**obj["metadata"], **changes, **allowed}}))
     shown = await client.get(f"{V1}/one")
-    assert shown["metadata"] == {**before["metadata"], "labels": {"a": "b"}}
+    assert shown["metadata"] == {**before["metadata"], **allowed}
 
 
 # Another storage version.

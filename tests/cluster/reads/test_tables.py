@@ -116,7 +116,8 @@ async def test_watches_as_tables(client: Client, version: str) -> None:
     assert row["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_bookmarks_of_metadata(client: Client) -> None:
+async def test_watches_of_metadata(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
     params = {
         "watch": "1",
         "sendInitialEvents": "true",
@@ -125,8 +126,11 @@ async def test_bookmarks_of_metadata(client: Client) -> None:
     }
     accept = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
     async with client.session.get(CONFIG_MAPS, params=params, headers=accept) as response:
-        bookmark = json.loads(await response.content.readline())
-    assert (bookmark["object"]["kind"], bookmark["object"]["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+        events = [json.loads(await response.content.readline()) for _ in range(2)]
+    assert [(event["type"], event["object"]["kind"], event["object"]["apiVersion"]) for event in events] == [
+        ("ADDED", "PartialObjectMetadata", "meta.k8s.io/v1"),
+        ("BOOKMARK", "PartialObjectMetadata", "meta.k8s.io/v1"),
+    ]
 
 
 async def test_tables_of_custom_kinds(client: Client) -> None:

@@ -166,16 +166,3 @@ async def test_watches_end_when_their_kind_is_gone(client: Client, kexes: str) -
         await client.delete(f"{CRDS}/kexes.example.com")
         assert await stream.take(2) == [("ADDED", "one"), ("DELETED", "one")]
         assert await stream.next() is None
-
-
-async def test_other_forms_of_objects(client: Client) -> None:
-    partial = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
-    table = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
-    for headers, kind in [(partial, "PartialObjectMetadata"), (table, "Table")]:
-        async with client.session.get(CONFIG_MAPS, params={"watch": "1"}, headers=headers) as response:
-            assert response.content_type == "application/json"
-            created = asyncio.create_task(client.create(CONFIG_MAPS, make_config_map(kind.lower())))
-            line = await response.content.readline()
-            await created
-            assert f'"kind":"{kind}"'.encode() in line
-            assert b'"type":"ADDED"' in line

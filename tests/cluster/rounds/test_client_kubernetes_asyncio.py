@@ -1,4 +1,4 @@
-"""``kubernetes_asyncio`` against the local cluster: what an operator does with it."""
+"""``kubernetes_asyncio`` against the local cluster: what is not as in its synchronous sibling."""
 
 from __future__ import annotations
 
@@ -11,56 +11,16 @@ from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from kopf.testing import LocalCluster
-from tests.cluster.rounds.widgets import GROUP, KIND, PLURAL, VERSION, make_config_map, make_deployment, make_widget
+from tests.cluster.rounds.widgets import make_config_map, make_deployment
 
 MERGE = "application/merge-patch+json"
-JSON = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
-WHERE = (GROUP, VERSION, "default", PLURAL)
 
 
 @pytest.fixture
 async def api(cluster: LocalCluster) -> AsyncIterator[Any]:
     async with await config.new_client_from_config(config_file=str(cluster.kubeconfig)) as api:
         yield api
-
-
-def refusal(error: pytest.ExceptionInfo[ApiException]) -> tuple[int, str, Any]:
-    body = json.loads(error.value.body or b"")
-    return error.value.status, body["reason"], body.get("details", {})
-
-
-async def test_custom_resources(api: Any) -> None:
-    customs: Any = client.CustomObjectsApi(api)
-    for index in range(5):
-        labels = {"parity": "odd" if index % 2 else "even"}
-        made = await customs.create_namespaced_custom_object(*WHERE, make_widget(f"w{index}", labels=labels))
-        assert made["spec"] == {"size": 1}
-
-    names, token = [], None
-    while token != "":
-        page = await customs.list_namespaced_custom_object(*WHERE, limit=2, _continue=token or "")
-        assert len(page["items"]) <= 2
-        names += [item["metadata"]["name"] for item in page["items"]]
-        token = page["metadata"].get("continue", "")
-    assert names == ["w0", "w1", "w2", "w3", "w4"]
-    even = await customs.list_namespaced_custom_object(*WHERE, label_selector="parity!=odd")
-    assert [item["metadata"]["name"] for item in even["items"]] == ["w0", "w2", "w4"]
-
-    patch = customs.patch_namespaced_custom_object
-    patched = await patch(*WHERE, "w0", {"spec": {"color": "red"}}, _content_type=MERGE)
-    assert patched["spec"] == {"size": 1, "color": "red"}
-    operations = [{"op": "replace", "path": "/spec/size", "value": 2}]
-    assert (await patch(*WHERE, "w0", operations, _content_type=JSON))["spec"] == {"size": 2, "color": "red"}
-    patched = await customs.patch_namespaced_custom_object_status(
-        *WHERE, "w0", {"spec": {"size": 9}, "status": {"phase": "Done"}}, _content_type=MERGE
-    )
-    assert (patched["spec"]["size"], patched["status"], patched["metadata"]["generation"]) == (2, {"phase": "Done"}, 3)
-
-    assert (await customs.delete_namespaced_custom_object(*WHERE, "w0"))["status"] == "Success"
-    await customs.delete_collection_namespaced_custom_object(*WHERE, label_selector="parity=odd")
-    left = await customs.list_cluster_custom_object(GROUP, VERSION, PLURAL)
-    assert [item["metadata"]["name"] for item in left["items"]] == ["w2", "w4"]
 
 
 async def test_watching(api: Any) -> None:
@@ -99,16 +59,4 @@ async def test_applying(api: Any) -> None:
             _content_type=APPLY,
             field_manager="other",
         )
-    assert refusal(error)[:2] == (409, "Conflict")
-
-
-async def test_errors(api: Any) -> None:
-    customs: Any = client.CustomObjectsApi(api)
-    with pytest.raises(ApiException) as error:
-        await customs.get_namespaced_custom_object(*WHERE, "nosuch")
-    assert refusal(error) == (404, "NotFound", {"name": "nosuch", "group": GROUP, "kind": PLURAL})
-    with pytest.raises(ApiException) as error:
-        await customs.create_namespaced_custom_object(*WHERE, make_widget("two", size=99))
-    code, reason, details = refusal(error)
-    assert (code, reason, details["kind"]) == (422, "Invalid", KIND)
-    assert [cause["field"] for cause in details["causes"]] == ["spec.size"]
+    assert (error.value.status, json.loads(error.value.body or b"")["reason"]) == (409, "Conflict")
