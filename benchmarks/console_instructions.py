@@ -20,6 +20,8 @@ import re
 import subprocess
 import sys
 
+from aiohttp import web
+
 import kopf
 from benchmarks.cycle import OBJECTS, WIDGETS, Bench
 from kopf._handlers.registry import OperatorRegistry
@@ -27,7 +29,7 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.console.updates import make_update
 from kopf._insight.endpoint.console_server import AnswerError, Routes
-from kopf._insight.explaining.explanation import Explanation, Query
+from kopf._insight.explaining.explanation import Explanation
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 
 MODES = ("silent", "closed", "open")
@@ -77,8 +79,8 @@ def _declare(registry: OperatorRegistry) -> None:
     kopf.on.update(WIDGETS.plural, id="change", field="spec.phase", registry=registry)(_change)
 
 
-async def _explain(query: Query) -> Explanation:
-    raise AnswerError(f"Nobody asks for {query} here.")
+async def _explain(request: web.BaseRequest) -> Explanation:
+    raise AnswerError(f"Nobody asks for {request.path} here.")
 
 
 async def _run(mode: str, rounds: int) -> None:

@@ -176,6 +176,6 @@ async def _serve_console(sources: InsightSources, url: str, stack: contextlib.As
     backlog = Backlog(observers, Clock().get_timestamp)
     inspector = Inspector(observers, backlog, registry=sources.registry, serves=serves)
     routes["/api/explain"] = Route(inspector.answer)
-    stack.enter_context(collecting_logs(Console(observers, backlog, routes, inspector.ask).history))
+    stack.enter_context(collecting_logs(Console(observers, backlog, routes, inspector.answer).history))
     server = await stack.enter_async_context(ConsoleServer(endpoint, protection, routes))
     logger.info("The console is served at %s", server.endpoint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from contextvars import ContextVar
-from typing import Any, TypedDict
+from typing import Any
 
 from kopf._controller.instruments import Execute
 from kopf._handlers.attempts import Attempt, Outcome, name_outcome, name_reason
@@ -19,6 +19,7 @@ from kopf._handlers.handlers import Handler
 from kopf._replay.randomness import Randomness
 from kopf._replay.recording_writer import Recorder
 from kopf._values.reasons import Activity
+from kopf._virtual_time.journal import ObjectPlace
 
 _EXTERNAL = {Activity.AUTHENTICATION, Activity.PROBE}
 """The activities that depend on credentials or on health checks: they are neither recorded nor replayed."""
@@ -27,14 +28,6 @@ _EXTERNAL = {Activity.AUTHENTICATION, Activity.PROBE}
 _BACKGROUND = {"timer", "daemon"}
 in_background: ContextVar[bool] = ContextVar("in_background", default=False)
 """Whether the current task is of a timer or a daemon: these send their patches in tasks of their own."""
-
-
-class Place(TypedDict):
-    """An object, by its names; all are empty if there is none."""
-
-    resource: str
-    namespace: str
-    name: str
 
 
 async def record_call(
@@ -76,7 +69,7 @@ def describe_call(handler: Handler, cause: Cause, attempt: Attempt) -> dict[str,
     reason = name_reason(handler, cause)
     if reason in _BACKGROUND:
         in_background.set(True)
-    return {"id": handler.id, "reason": reason, "retry": attempt.retry, "version": version, **locate(cause)}
+    return {"id": handler.id, "reason": reason, "retry": attempt.retry, "version": version, **locate(cause)._asdict()}
 
 
 def describe_outcome(outcome: Outcome | None) -> dict[str, Any]:
@@ -89,10 +82,9 @@ def describe_outcome(outcome: Outcome | None) -> dict[str, Any]:
     }
 
 
-def locate(cause: Cause) -> Place:
-    """Return the object of the cause, if there is any."""
+def locate(cause: Cause) -> ObjectPlace:
+    """Return the object of the cause; all its names are empty if there is none."""
     if not isinstance(cause, ResourceCause):
-        return {"resource": "", "namespace": "", "name": ""}
-    resource, head = cause.resource, cause.body.object.head
-    full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    return {"resource": full, "namespace": head.namespace or "", "name": head.name or ""}
+        return ObjectPlace("", "", "")
+    head = cause.body.object.head
+    return ObjectPlace(cause.resource.name, head.namespace or "", head.name or "")

@@ -12,9 +12,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from kopf._replay.documents import ObjectPlace, compare, parse_path, read
+from kopf._replay.documents import compare, parse_path, read
 from kopf._replay.recorded_run import RecordedAction, RecordedRun
 from kopf._replay.schedule import Schedule
+from kopf._virtual_time.journal import ObjectPlace
 
 Kind = Literal["new", "missing", "different", "order", "outcome", "ending"]
 """

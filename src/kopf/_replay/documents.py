@@ -10,30 +10,17 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from kopf._replay.known_secrets import PREFIX
 from kopf._values import codec
-from kopf._virtual_time.journal import shorten
+from kopf._virtual_time.journal import ObjectPlace, shorten
 
 _PATH = re.compile(
     r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)"
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]))?"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
 )
-
-
-class ObjectPlace(NamedTuple):
-    """An object; or, without a name, all objects of the resource in the namespace or in the cluster."""
-
-    resource: str
-    """The plural name with the group."""
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.resource} {path}".strip()
 
 
 def parse_path(path: str) -> ObjectPlace | None:

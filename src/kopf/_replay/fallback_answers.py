@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from kopf._client.errors import make_error
-from kopf._replay.documents import ObjectPlace, parse_path, read
+from kopf._replay.documents import parse_path, read
 from kopf._replay.format import RecordedEntry
 from kopf._replay.recorded_run import RecordedRun
 from kopf._values import codec
 from kopf._values.patches import merge, thaw
+from kopf._virtual_time.journal import ObjectPlace
 
 
 class FallbackAnswers:

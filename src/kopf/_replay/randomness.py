@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import random
 from collections.abc import Iterator
 from random import Random
@@ -22,13 +23,10 @@ class _Source:
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
-        self._random: Random | None = None
 
-    @property
+    @functools.cached_property
     def generator(self) -> Random:
-        if self._random is None:
-            self._random = Random(self._seed)
-        return self._random
+        return Random(self._seed)
 
 
 _source: contextvars.ContextVar[_Source] = contextvars.ContextVar("random_source")

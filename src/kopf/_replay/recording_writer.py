@@ -52,22 +52,18 @@ class Writer:
         self._has_given_up = False
         self._redactor = Redactor()
         self._queue: queue.SimpleQueue[RecordedEntry | None] = queue.SimpleQueue()
-        self._pending = 0
+        self.pending = 0
+        """The number of bytes that are not written yet."""
         self._lock = threading.Lock()
         self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kopf-recording", daemon=True)
         self._thread.start()
 
-    @property
-    def pending(self) -> int:
-        """The number of bytes that are not written yet."""
-        return self._pending
-
     def put(self, entry: RecordedEntry) -> None:
         """Add an entry."""
         if not self._has_given_up:
             with self._lock:
-                self._pending += _weigh(entry)
+                self.pending += _weigh(entry)
             self._queue.put(entry)
 
     def give_up(self, reason: str) -> None:
@@ -100,7 +96,7 @@ class Writer:
                 logger.exception("The recording has failed.")
                 self.give_up(f"{type(e).__name__}: {e}")
             with self._lock:
-                self._pending -= sum(_weigh(entry) for entry in entries if entry is not None)
+                self.pending -= sum(_weigh(entry) for entry in entries if entry is not None)
         self._file.close()
 
     def _write(self, entries: list[RecordedEntry], *, is_last: bool) -> None:

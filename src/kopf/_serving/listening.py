@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -37,8 +38,8 @@ def open_sockets(addr: str | None, port: int) -> list[socket.socket]:
 
 def _open_all(infos: list[tuple[Any, ...]], port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
-    problem: OSError | None = None
-    try:
+    problem = OSError(errno.EADDRNOTAVAIL, "no addresses")
+    with contextlib.ExitStack() as opened:
         for family, _, _, _, address in infos:
             chosen = port or (sockets[0].getsockname()[1] if sockets else 0)
             try:
@@ -49,11 +50,8 @@ def _open_all(infos: list[tuple[Any, ...]], port: int) -> list[socket.socket]:
                 problem = e
             else:
                 sock.setblocking(False)
-                sockets.append(sock)
+                sockets.append(opened.enter_context(sock))
         if not sockets:
-            raise problem or OSError(errno.EADDRNOTAVAIL, "no addresses")
-    except OSError:
-        for sock in sockets:
-            sock.close()
-        raise
+            raise problem
+        opened.pop_all()
     return sockets

@@ -54,7 +54,7 @@ class ThreadedServer:
         self._started: concurrent.futures.Future[int] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped: asyncio.Event | None = None
+        self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=f"kopf-{subject.split()[-1]}", daemon=True)
 
     @property
@@ -82,7 +82,7 @@ class ThreadedServer:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._loop is not None and self._stopped is not None:
+        if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopped.set)
         await asyncio.wrap_future(self._ended)
         self._thread.join()
@@ -100,7 +100,6 @@ class ThreadedServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stopped = asyncio.Event()
         sockets = open_sockets(self._endpoint.host, self._endpoint.port)
         server = HTTPServer(
             lambda request: self._handle(server, request),

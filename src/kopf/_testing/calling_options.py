@@ -101,13 +101,19 @@ class CallingOptions(DeclarationOptions, AdmissionOptions, total=False):
     """The delay before a running daemon is stopped, in seconds; 1 by default. With 0, it is stopped at once."""
 
 
+def check_names(given: Collection[str], known: type, advice: str = "") -> None:
+    """Raise :class:`TypeError`, with the advice, if there is an option that is not in the ``TypedDict``."""
+    names = known.__annotations__
+    for name in given:
+        if name not in names:
+            guesses = find_similar_names(name, names)
+            hint = f" Did you mean {guesses[0]!r}?" if guesses else f" The options are: {', '.join(names)}."
+            raise TypeError(f"There is no such option: {name!r}.{hint}{advice}")
+
+
 def check_options(options: CallingOptions) -> CallingOptions:
     """Leave out the options that are ``None``: they are not given. Raises :class:`TypeError` for unknown options."""
-    for name in options:
-        if name not in CallingOptions.__annotations__:
-            guesses = find_similar_names(name, CallingOptions.__annotations__)
-            hint = f" Did you mean {guesses[0]!r}?" if guesses else ""
-            raise TypeError(f"There is no such option: {name!r}.{hint} Additional arguments go to indices={{…}}.")
+    check_names(options, CallingOptions, " Additional arguments go to indices={…}.")
     given: Any = {name: value for name, value in options.items() if value is not None or name in _NULLABLE}
     return cast(CallingOptions, given)
 

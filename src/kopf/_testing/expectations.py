@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
+from kopf._testing.calling_options import check_names
 from kopf._testing.simulated_objects import SimulatedObjects
-from kopf._testing.simulation_core import check_options
 from kopf._virtual_time.patience import SimulationError
 
 _ANY = object()
@@ -72,7 +72,7 @@ class Expectation:
     """An expectation of one object, and the latest seen state of the object."""
 
     def __init__(self, simulation: SimulatedObjects, place: Place, wanted: Wanted) -> None:
-        check_options(wanted, Wanted)
+        check_names(wanted, Wanted)
         if "value" in wanted and not wanted.get("field"):
             raise TypeError("The option value= needs field=: name the field.")
         field = wanted.get("field", ())

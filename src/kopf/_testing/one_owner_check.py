@@ -20,7 +20,7 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler
 from kopf._replay.calls import locate
 from kopf._testing.simulated_process import current_process
-from kopf._virtual_time.journal import Journal, describe_changes, describe_place
+from kopf._virtual_time.journal import Journal, describe_changes
 
 _SHARED = ("index", "webhook")
 """The reasons for which every replica calls handlers of every object."""
@@ -56,7 +56,7 @@ class OneOwnerCheck:
         uid = cause.body.object.head.uid if isinstance(cause, ResourceCause) else None
         if process is None or process.is_dead or uid is None or name_reason(handler, cause) in _SHARED:
             return await execute(handler, cause, attempt, around)
-        hold = Hold(process.name, handler.id, uid, describe_place(**locate(cause)))
+        hold = Hold(process.name, handler.id, uid, str(locate(cause)))
         self._holds[hold] = None
         self._check(hold)
         try:

@@ -55,11 +55,10 @@ class KopfRunner:
         self._stop_flag = threading.Event()
         self._controls = CLIControls(stop_flag=self._stop_flag, registry=registry, settings=settings)
         self._future: concurrent.futures.Future[click.testing.Result] = concurrent.futures.Future()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> Self:
         # Daemonic, for the operators that do not stop in time: they must not block the exit from the tests.
         self._thread = threading.Thread(target=self._run, name="kopf-runner", daemon=True)
+
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -70,7 +69,6 @@ class KopfRunner:
         traceback: TracebackType | None,
     ) -> None:
         self._stop_flag.set()
-        assert self._thread is not None
         self._thread.join(self._timeout)
         if self._thread.is_alive():
             raise TimeoutError(f"The operator has not stopped in {self._timeout} seconds.") from exc

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypedDict, Unpack
 
+from kopf._testing.calling_options import check_names
 from kopf._testing.simulated_operator import SimulatedOperator
-from kopf._testing.simulation_core import check_options
 from kopf._testing.watch_events import WatchEvents
 from kopf_cluster import FaultRule
 
@@ -183,7 +183,7 @@ class SimulatedFaults:
         self._faults.clear()
 
     def _inject(self, note: str, verb: str, resource: str, which: Which, **options: Any) -> FaultRule:
-        check_options(which, Which)
+        check_names(which, Which)
         resource = self._resolve(resource)
         is_method, times = verb.isupper(), which.get("times")
         user = which.get("user") or self._simulation.user

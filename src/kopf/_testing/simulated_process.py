@@ -36,7 +36,7 @@ from kopf._replay.calls import locate
 from kopf._settings.settings import OperatorSettings, copy_settings
 from kopf._values.reasons import Activity
 from kopf._values.records import replace
-from kopf._virtual_time.journal import HandlerCall, Journal, describe_place
+from kopf._virtual_time.journal import HandlerCall, Journal
 from kopf._virtual_time.patience import SimulationError
 from kopf._virtual_time.threaded_loop import thread_owner, thread_purpose
 from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop, make_numbered_task
@@ -273,7 +273,7 @@ class AttemptJournal:
         loop = asyncio.get_running_loop()
         began, digest = loop.time(), _make_digest(cause)
         outcome: Outcome | None = None
-        token = thread_purpose.set(f"{handler.id!r} of {describe_place(**locate(cause))}".removesuffix(" of "))
+        token = thread_purpose.set(f"{handler.id!r} of {locate(cause)}".removesuffix(" of "))
         try:
             outcome = await execute(handler, cause, attempt, around)
             return Outcome(True, result=self._credentials) if _is_login(cause) else outcome
@@ -291,7 +291,7 @@ class AttemptJournal:
         error = None if outcome is None else outcome.exception
         self._journal.add(
             HandlerCall(
-                **locate(cause),
+                **locate(cause)._asdict(),
                 time=self._journal.now,
                 id=handler.id,
                 reason=name_reason(handler, cause),

@@ -29,7 +29,7 @@ from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import Action, Moment, SimulatedOperator
 from kopf._testing.simulated_process import ProcessOptions, SilencingFilter, make_settings, make_task
 from kopf._testing.simulated_replicas import Replicas
-from kopf._virtual_time.journal import Write, describe_changes
+from kopf._virtual_time.journal import ObjectPlace, Write, describe_changes
 from kopf._virtual_time.patience import NOT_BEGUN, PATIENCE, SimulationError
 from kopf._virtual_time.process_patches import virtual_process
 from kopf._virtual_time.simulated_clock import SimulatedClock
@@ -342,7 +342,7 @@ class StandstillGuard:
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[ObjectPlace] = Counter()
 
     def note(self, write: Write) -> str:
         """Count a change; return the description of the problem, or an empty text."""

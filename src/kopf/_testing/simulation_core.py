@@ -9,7 +9,7 @@ import contextlib
 import datetime
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import kopf_cluster
@@ -154,14 +154,6 @@ class SimulationCore:
         """Note that something has happened: nothing is settled yet, and conditions are checked again."""
         self._activity += 1
         self._news.set()
-
-
-def check_options(given: Collection[str], known: type) -> None:
-    """Raise :class:`TypeError` if there is an option that is not in the `TypedDict`."""
-    names = known.__annotations__
-    for name in given:
-        if name not in names:
-            raise TypeError(f"There is no option {name!r}; the options are: {', '.join(names)}.")
 
 
 def _describe(condition: Callable[[], object]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kopf._testing.simulation_core import SimulationCore
 from kopf._values import codec
+from kopf._virtual_time.journal import ObjectPlace
 
 _NOISE = frozenset({"events", "leases"})
 """The resources that are written in the background, at any time: their events do not count."""
@@ -28,13 +29,12 @@ class WatchEvent(NamedTuple):
     name: str
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def place(self) -> ObjectPlace:
         """The object of the event."""
-        return self[1:]
+        return ObjectPlace(*self[1:])
 
     def __str__(self) -> str:
-        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.type} {self.resource} {path}"
+        return f"{self.type} {self.place}"
 
 
 Telling = Callable[[bytes, bytes], AsyncGenerator[bytes, None]]
@@ -61,15 +61,11 @@ class WatchEvents:
         """The events that the operator was told of, since the first listener."""
         self._simulation = simulation
         self._planned: list[_PlannedTelling] = []
-        self._latest: dict[tuple[str, str, str], bytes] = {}
+        self._latest: dict[ObjectPlace, bytes] = {}
         self._over = asyncio.Event()
-        self._due = 0.0
-        self._is_listening = False
-
-    @property
-    def due(self) -> float:
+        self.due = 0.0
         """Until when something is held back, in the time of the loop."""
-        return self._due
+        self._is_listening = False
 
     def listen(self) -> None:
         """Take notice of all events from now on."""
@@ -86,7 +82,7 @@ class WatchEvents:
 
     async def wait(self, seconds: float) -> None:
         """Hold the stream back for so long, or until the trouble is over."""
-        self._due = max(self._due, asyncio.get_running_loop().time() + seconds)
+        self.due = max(self.due, asyncio.get_running_loop().time() + seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -94,7 +90,7 @@ class WatchEvents:
     def clear(self) -> None:
         """Send all delayed events at once, and all later ones unchanged."""
         self._planned.clear()
-        self._due = 0.0
+        self.due = 0.0
         over, self._over = self._over, asyncio.Event()
         over.set()
 

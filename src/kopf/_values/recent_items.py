@@ -30,7 +30,8 @@ class RecentItems(OrderedDict[K, V]):
 
     def obtain(self, key: K, make: Callable[[], V]) -> V:
         """Get the item; make it if it is not there."""
-        if key not in self:
+        try:
+            self.move_to_end(key)
+        except KeyError:
             self.note(key, make())
-        self.move_to_end(key)
         return self[key]

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kopf._logging.tracebacks import is_framework
 from kopf._values import codec
@@ -22,6 +22,22 @@ _VOLATILE = {"managedFields", "resourceVersion", "generation", "selfLink"}
 """The fields of the metadata that change with every write."""
 _MAX_VALUE = 60
 """The shown length of a value, in characters."""
+
+
+class ObjectPlace(NamedTuple):
+    """
+    An object, by its names; or, without a name, all objects of the resource in the namespace or in the cluster.
+
+    As a text, it is ``kopfexamples.kopf.dev default/obj``.
+    """
+
+    resource: str
+    """The plural name with the group."""
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.resource} {f'{self.namespace}/{self.name}' if self.namespace else self.name}".strip()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,14 +52,9 @@ class Entry(abc.ABC):
     name: str = ""
 
     @property
-    def place(self) -> str:
-        """The object as the journal shows it: ``kopfexamples.kopf.dev default/obj``."""
-        return describe_place(self.resource, self.namespace, self.name)
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """The object, for comparisons."""
-        return self.resource, self.namespace, self.name
+    def place(self) -> ObjectPlace:
+        """The object; all its names are empty if there is none."""
+        return ObjectPlace(self.resource, self.namespace, self.name)
 
     @abc.abstractmethod
     def describe(self) -> str:
@@ -78,7 +89,7 @@ class HandlerCall(Entry):
         error = f": {self.error}" if self.error else ""
         retry = f" #{self.retry}" if self.retry else ""
         took = f" after {self.duration:g}s" if self.duration else ""
-        place = f" of {self.place}" if self.place else ""
+        place = f" of {self.place}" if self.resource else ""
         what = f"{self.replica}: {self.reason}" if self.replica else self.reason
         return f"{what} handler {self.id!r}{retry}{place} {self.outcome}{again}{took}{error} [{self.digest}]"
 
@@ -176,14 +187,9 @@ class Journal:
             if isinstance(entry, Write) and author in (None, entry.author) and name in (None, entry.name)
         ]
 
-    def get_timeline(self, key: tuple[str, str, str]) -> list[Entry]:
+    def get_timeline(self, place: tuple[str, str, str]) -> list[Entry]:
         """Return all entries about the object, and about the operator."""
-        return [entry for entry in self._entries if isinstance(entry, Note) or entry.key == key]
-
-
-def describe_place(resource: str, namespace: str, name: str) -> str:
-    """Describe the object: ``kopfexamples.kopf.dev default/obj``."""
-    return f"{resource} {f'{namespace}/{name}' if namespace else name}".strip()
+        return [entry for entry in self._entries if isinstance(entry, Note) or entry.place == place]
 
 
 def describe_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import kopf
 from kopf._insight.backlog import Backlog
@@ -14,7 +15,7 @@ from kopf._insight.console.console import Console
 from kopf._insight.console.history import ObjectRecord
 from kopf._insight.console.listeners import collecting_logs
 from kopf._insight.endpoint.console_server import AnswerError, Routes
-from kopf._insight.explaining.explanation import Explanation, Query
+from kopf._insight.explaining.explanation import Explanation
 from kopf._values import codec
 from kopf.testing import Simulation
 from tests.behaviour.running import do_nothing
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-async def explain_nothing(query: Query) -> Explanation:
+async def explain_nothing(request: web.BaseRequest) -> Explanation:
     raise AnswerError("It is not asked for here.")
 
 

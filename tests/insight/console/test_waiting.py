@@ -5,12 +5,13 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
+from aiohttp import web
 
 from kopf._controller.observer import Observers
 from kopf._insight.backlog import MAX_NOTES, MAX_WEIGHT, Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.endpoint.console_server import AnswerError, Routes
-from kopf._insight.explaining.explanation import Explanation, Query
+from kopf._insight.explaining.explanation import Explanation
 from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
@@ -18,7 +19,7 @@ from kopf._values.resources import Resource
 KEX = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)
 
 
-async def explain_nothing(query: Query) -> Explanation:
+async def explain_nothing(request: web.BaseRequest) -> Explanation:
     raise AnswerError("It is not asked for here.")
 
 

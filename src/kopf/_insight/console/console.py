@@ -20,14 +20,13 @@ from kopf._insight.console.panels import BackgroundRuns, GroupedErrors, Indices,
 from kopf._insight.console.traffic import Traffic
 from kopf._insight.console.updates import Updates
 from kopf._insight.endpoint.console_server import AnswerError, Route, Routes
-from kopf._insight.explaining.explanation import Explanation, Query
+from kopf._insight.explaining.explanation import Explanation
 from kopf._insight.explaining.wording import word
-from kopf._insight.inspecting.inspector import parse_query
 from kopf._values.version import __version__
 
 _ATTEMPTS = 3
-Explain = Callable[[Query], Awaitable[Explanation]]
-"""Explains an object; see :meth:`Inspector.ask`."""
+Explain = Callable[[web.BaseRequest], Awaitable[Explanation]]
+"""Explains the object of a request; see :meth:`Inspector.answer`."""
 
 
 class Editing(Protocol):
@@ -113,7 +112,7 @@ class Console:
 
     async def _answer_explanation(self, request: web.BaseRequest) -> object:
         """Explain the object in the words of ``kopf explain``."""
-        return word(await self._explain(parse_query(request)))
+        return word(await self._explain(request))
 
 
 _TYPES: Mapping[str, str] = {

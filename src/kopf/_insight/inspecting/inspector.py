@@ -82,15 +82,12 @@ class Inspector(Observer):
         self._replica = state
 
     async def answer(self, request: web.BaseRequest) -> Explanation:
-        """Answer a request about an object, as :meth:`ask` does."""
-        return await self.ask(parse_query(request))
-
-    async def ask(self, query: Query) -> Explanation:
         """
-        Explain the object, from any other event loop.
+        Explain the object that the request is about, in any other event loop.
 
         Raises :class:`AnswerError` if there is no such object, or it cannot be explained.
         """
+        query = parse_query(request)
         if self._loop.is_closed():
             raise AnswerError("The operator is exiting.", status=503)
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.explain(query), self._loop))

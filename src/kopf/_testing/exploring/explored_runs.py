@@ -16,7 +16,7 @@ from kopf._testing.exploring.final_states import FinalState, Story, read_objects
 from kopf._testing.exploring.problems import Problem, describe_failure, find_endless_calls, find_tracebacks
 from kopf._testing.facade import SyncSimulation
 from kopf._testing.simulation import Simulation
-from kopf._virtual_time.journal import Write
+from kopf._virtual_time.journal import ObjectPlace, Write
 from kopf._virtual_time.patience import SimulationError
 
 Test = Callable[[Any], Any]
@@ -32,14 +32,13 @@ _HORIZON = 900.0
 _DOWNTIME = 10
 """How long the operator is stopped while the objects are deleted, in seconds."""
 _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
-Place = tuple[str, str, str]
 
 
-def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -> list[Place]:
+def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -> list[ObjectPlace]:
     """List the objects created by the operator or by the test, since the given entry of the journal."""
     return list(
         dict.fromkeys(
-            entry.key
+            entry.place
             for entry in list(simulation.journal)[since:]
             if isinstance(entry, Write)
             and entry.type == "ADDED"
@@ -50,7 +49,7 @@ def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -
     )
 
 
-def list_wanted(simulation: Simulation) -> list[Place]:
+def list_wanted(simulation: Simulation) -> list[ObjectPlace]:
     """List the test's objects that the operator handles: custom resources, or, if there are none, all objects."""
     places = list_created(simulation, by_operator=False)
     custom = {

@@ -14,7 +14,7 @@ from kopf._testing.exploring.problems import Problem
 from kopf._testing.simulation import Simulation
 from kopf._testing.watch_events import WatchEvent
 from kopf._values.diffs import DiffOperation, diff
-from kopf._virtual_time.journal import Journal, Write, shorten
+from kopf._virtual_time.journal import Journal, ObjectPlace, Write, shorten
 
 _NOT_COMPARED = frozenset(
     {
@@ -95,9 +95,9 @@ async def read_objects(simulation: Simulation, ignored: Collection[str]) -> dict
     return objects
 
 
-def list_places(journal: Journal) -> list[tuple[str, str, str]]:
+def list_places(journal: Journal) -> list[ObjectPlace]:
     """List all objects that were changed, in the order of their first changes."""
-    return list(dict.fromkeys(entry.key for entry in journal if isinstance(entry, Write)))
+    return list(dict.fromkeys(entry.place for entry in journal if isinstance(entry, Write)))
 
 
 def _forget(value: Any, path: Sequence[str]) -> None:
