@@ -94,10 +94,12 @@ differential: $(STAMP) original  ## compare the behaviour to the original framew
 hostile: $(STAMP)  ## send 10,000 hostile inputs of every kind to the operator, its clients and servers
 	KOPF_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest -n $(WORKERS) tests/hostile $(ARGS)
 
-random: $(STAMP)  ## try 2,000 examples of each law; the local cluster with all scripts of kubectl, and 100,000 changes under watches
+random: $(STAMP)  ## try 2,000 examples of each law; lives of random operators; all scripts of kubectl, 100,000 changes under watches
 	$(BIN)/python -m pytest -n $(WORKERS) --timeout 0 --hypothesis-profile=nightly -m hypothesis tests $(ARGS)
 	KOPF_HOSTILE_INPUTS=10000 KOPF_TEST_EVENTS=100000 KOPF_TEST_SCRIPTS=1 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
 		--hypothesis-profile=nightly tests/cluster/rounds $(ARGS)
+	KOPF_STATE_MACHINE_EXAMPLES=2000 KOPF_TEST_EXITS=60 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
+		tests/behaviour/test_state_machine.py tests/behaviour/test_saving_at_exit.py $(ARGS)
 
 replicas: $(STAMP)  ## live 5,000 lives of the protocol of replicas, and 500 of whole operators; takes half an hour
 	KOPF_REPLICA_WORLDS=5000 KOPF_REPLICA_STORIES=250 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \

@@ -11,6 +11,7 @@ import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
+from tests.behaviour.connecting import connect_in_memory
 from tests.behaviour.resources import define_namespaces, make_crd
 
 RBAC = "rbac.authorization.k8s.io"
@@ -54,9 +55,10 @@ class Roles:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[LocalCluster]:
+async def cluster(shared_certificates: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalCluster]:
     """A cluster in which the operator may do nothing but what is granted."""
     async with LocalCluster(authorization="rbac") as cluster:
+        connect_in_memory(cluster, monkeypatch)
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
         define_namespaces(cluster, "ns1", "ns2")

@@ -16,7 +16,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects, Refused
 from tests.patience import PATIENCE
 
-KILLS = max(5, int(os.environ.get("KOPF_TEST_KILLS", "60")) // 10)
+KILLS = int(os.environ.get("KOPF_TEST_KILLS", "60")) // 20
 PARENTS = 20
 MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -11,6 +11,7 @@ import pytest
 import kopf
 from kopf._values.slots import get_slot
 from kopf.testing import Simulation
+from tests.behaviour.test_replica_stories import _quiet as _quiet
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
@@ -81,12 +82,12 @@ async def test_parents_move_in_the_middle_of_a_call(simulation: Simulation, trou
     else:
         getattr(replicas[0], trouble)()
     await change(simulation, 3)
-    await simulation.advance(seconds=40)
+    await simulation.advance(seconds=30)
     await check_children(simulation, 3)
     replicas[0].thaw()
     replicas[0].heal()
     await change(simulation, 4)
-    await simulation.advance(seconds=40)
+    await simulation.advance(seconds=30)
     await check_children(simulation, 4)
     for obj in await list_children(simulation):
         assert len(obj["metadata"]["ownerReferences"]) == 1

@@ -14,6 +14,7 @@ from tests.admission.reviewing import make_review
 from tests.behaviour.objects import Obj, Objects
 from tests.behaviour.replicas import Replica, running
 from tests.behaviour.running import Calls
+from tests.behaviour.test_replica_stories import _quiet as _quiet
 from tests.testing.kopfexamples import CRD
 
 pytestmark = pytest.mark.fastforward
@@ -128,8 +129,7 @@ async def test_indices_keep_no_memos_of_what_is_gone(kex: Objects, calls: Calls)
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
-        for name in ("gone", "there"):
-            await kex.create(name)
+        await kex.create_all(("gone", "there"))
         await calls.wait_length(4)
         await kex.delete_and_wait("gone")
         await asyncio.sleep(10)

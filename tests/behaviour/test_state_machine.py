@@ -1,7 +1,7 @@
 """
 Random lives of random objects under random operators: whatever happens, the promises are kept.
 
-There are few examples by default. For more of them, other ones every time, set their number:
+There are few examples by default; 2,000, other ones every time, in ``make random``. Their number can be set:
 
     KOPF_STATE_MACHINE_EXAMPLES=5000 python -m pytest tests/behaviour/test_state_machine.py --timeout 0
 """
@@ -289,7 +289,7 @@ def test_random_lives() -> None:
     run_state_machine_as_test(
         Machine,
         settings=hypothesis.settings(
-            max_examples=EXAMPLES or 60,
+            max_examples=EXAMPLES or 15,
             stateful_step_count=STEPS,
             deadline=None,
             derandomize=not EXAMPLES,

@@ -10,7 +10,6 @@ import pytest
 
 from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
-from kopf._client.errors import APIForbiddenError
 from kopf._client.http.api import APIClient
 from kopf._coordination.peering_keepalive import AnnouncementCallbacks, Announcer
 from kopf._coordination.peers import Peers
@@ -81,15 +80,6 @@ async def test_it_ends_also_when_something_happens_at_that_very_moment(server: S
     assert running.cancelled()
 
 
-async def test_it_hurries_if_asked(server: ScriptedServer, member: Member) -> None:
-    server.on(PATCH, *[reply(make_peering("us"))] * 2)
-    await member.announcer.tried.wait()
-    started = asyncio.get_running_loop().time()
-    member.announcer.hurry()
-    await server.until(PATCH, 2)
-    assert asyncio.get_running_loop().time() - started < 2
-
-
 async def test_absent_objects(server: ScriptedServer, member: Member) -> None:
     member.can_wait = True
     server.on(PATCH, refuse(404), reply(make_peering("us")))
@@ -100,16 +90,6 @@ async def test_absent_objects(server: ScriptedServer, member: Member) -> None:
     assert server.count(PATCH) == 1  # it waits to be told that the object is there
     await member.announcer.withdraw()
     assert server.count(PATCH) == 1  # there is nothing to be withdrawn
-
-
-async def test_denials(server: ScriptedServer, member: Member) -> None:
-    server.on(PATCH, refuse(403), reply(make_peering("us")))
-    await member.announcer.tried.wait()
-    assert member.announcer.is_denied
-    assert isinstance(member.told[0], APIForbiddenError)
-    await server.until(PATCH, 2)
-    while not member.announcer.is_announced:
-        await asyncio.sleep(0)
 
 
 async def test_dropped_records_are_warned_of_once(

@@ -87,17 +87,6 @@ async def test_changes_are_told_once(place: Place, caplog: pytest.LogCaptureFixt
     ]
 
 
-async def test_deaths_are_noticed_in_time(place: Place) -> None:
-    place.look({"senior": 20}, lifetime=60)
-    await asyncio.sleep(59)
-    assert place.deaths == 0
-    await asyncio.sleep(2)
-    assert place.deaths == 1
-    assert place.reasons  # it is for those who are told to decide
-    place.look({})
-    assert not place.reasons
-
-
 async def test_nobody_waits_for_deaths_after_the_end(place: Place) -> None:
     place.look({"senior": 20}, lifetime=60)
     place.pause.stop_timer()

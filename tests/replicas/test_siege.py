@@ -23,7 +23,7 @@ from tests.replicas.journal import (
 async def check_siege(folder: pathlib.Path, mode: str) -> None:
     folder.mkdir()
     plan = Plan(
-        duration=8, objects=20, replicas=3, lease=3, pause=1, changes=10, seed=1, mode=mode, loop="asyncio", spare=20
+        duration=7, objects=10, replicas=3, lease=3, pause=1, changes=5, seed=1, mode=mode, loop="asyncio", spare=20
     )
     report = await besiege(plan, folder)
     assert not report.failures, report.describe()
