@@ -19,7 +19,6 @@ def main() -> int:
     parser.add_argument("--pace", type=float, default=10.0, help="how rare the trouble is (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random decisions (default: %(default)s)")
     parser.add_argument("--loop", choices=[*LOOPS], default="uvloop", help="of the operators (default: %(default)s)")
-    parser.add_argument("--census", type=pathlib.Path, help="append to this file what the junior operator consists of")
     options = parser.parse_args()
     plan = Plan(**vars(options), verbose=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="kopf-soak-"))

@@ -13,16 +13,10 @@ GROUP, VERSION, PLURAL = "soak.example.com", "v1", "samples"
 PACE = float(os.environ["SOAK_PACE"])
 """How much slower than in the shortest run everything is, e.g. how often objects are changed, or tokens expire."""
 
-CENSUS = os.environ["SOAK_CENSUS"]
-
 
 @kopf.on.startup()
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     pathlib.Path(f"{os.getpid()}.started").touch()
-    if CENSUS:
-        from tests.soak.census import take_censuses  # it needs a lot itself
-
-        take_censuses(pathlib.Path(CENSUS))
     settings.watching.inactivity_timeout = 3 * PACE
     settings.watching.reconnect_backoff = 0.1
     settings.peering.lifetime = 6

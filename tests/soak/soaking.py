@@ -26,7 +26,6 @@ import aiohttp
 import psutil
 
 from kopf.testing import LocalCluster
-from tests.soak.census import SIGNAL
 
 T = TypeVar("T")
 
@@ -64,8 +63,6 @@ class Plan:
     """Which event loop the operators have: it, or ``asyncio``."""
     verbose: bool = False
     """Whether to print the trouble as it happens."""
-    census: pathlib.Path | None = None
-    """Where to write what the process of the junior operator consists of, twenty times; see there."""
 
 
 class Report:
@@ -160,7 +157,6 @@ class Operators:
                     **os.environ,
                     "KUBECONFIG": str(self._kubeconfig),
                     "SOAK_PACE": str(self._plan.pace),
-                    "SOAK_CENSUS": str(self._plan.census or ""),
                     "PYTHONPATH": str(HERE.parent.parent),
                 },
                 stdin=asyncio.subprocess.DEVNULL,
@@ -319,8 +315,6 @@ async def soak(plan: Plan, folder: pathlib.Path) -> Report:
             objects = Objects(cluster, session, plan, report)
             trouble = Trouble(cluster, operators, plan, report)
             coros = [objects.churn(), _observe(operators, report), *trouble.list_all()]
-            if plan.census is not None:
-                coros.append(_take_censuses(operators, plan.duration / 20))
             await _run_for(plan.duration, coros, cluster)
             await operators.restore_senior()
             await _settle(objects, report)
@@ -354,12 +348,6 @@ async def _observe(operators: Operators, report: Report) -> None:
             report.memory.append(process.memory_info().rss / 2**20)
             report.files.append(process.num_fds())
     report.failures.append(f"the junior operator has exited with {await operators.junior.wait()}")
-
-
-async def _take_censuses(operators: Operators, interval: float) -> None:
-    while True:
-        await asyncio.sleep(interval)
-        operators.junior.send_signal(SIGNAL)
 
 
 async def _settle(objects: Objects, report: Report) -> None:
