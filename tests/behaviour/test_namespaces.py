@@ -1,4 +1,4 @@
-"""Namespaces that match the patterns, as they come, terminate, and go."""
+"""Which namespaces the operator serves, as they come, terminate, and go; and objects of no namespace."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.behaviour.objects import API, FINALIZER, Refused, get_finalizers, get_patience
-from tests.behaviour.resources import create_in, define_namespaces
+from tests.behaviour.objects import API, FINALIZER, Refused, get_finalizers, get_patience, is_handled
+from tests.behaviour.resources import create_in, define_namespaces, make_crd
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.patience import PATIENCE, wait_until
 
@@ -43,6 +43,9 @@ class Namespaces:
     async def get_object(self, namespace: str, name: str = "obj") -> Any:
         return await self._api.request("GET", f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/{name}")
 
+    async def delete_object(self, namespace: str, name: str = "obj") -> None:
+        await self._api.request("DELETE", f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/{name}")
+
 
 @pytest.fixture
 def namespaces(api: API) -> Namespaces:
@@ -70,29 +73,29 @@ NAMES = ["myapp-live", "myapp-pr-123", "myapp-pr-456", "otherapp-live", "otherap
     ],
     ids=str,
 )
-@pytest.mark.parametrize("moment", ["before", "after"])
 async def test_matching_namespaces_are_served(
     operator: Operator,
     namespaces: Namespaces,
     calls: Calls,
     patterns: list[Any],
     served: list[str],
-    moment: str,
 ) -> None:
-    """Both those that exist before the operator starts, and those that appear later."""
+    """Both those that exist before the operator starts, and those that appear later; the others are not touched."""
     note_created(calls)
-    if moment == "before":
-        namespaces.create(*NAMES)
+    kopf.on.delete("kopfexamples")(calls.noting(lambda namespace, **_: f"{namespace} deleted"))
+    namespaces.create(*NAMES[::2])
     await operator.launch(clusterwide=False, namespaces=patterns)
-    if moment == "after":
-        namespaces.create(*NAMES)
+    namespaces.create(*NAMES[1::2])
     for name in ["default", *NAMES]:
         await namespaces.create_object(name)
     await calls.wait_length(len(served))
+    for name in served:
+        await namespaces.delete_object(name)
+    await calls.wait_length(2 * len(served))
     await operator.stop()
-    assert sorted(calls) == served
+    assert sorted(calls) == sorted([*served, *(f"{name} deleted" for name in served)])
     for name in {"default", *NAMES} - set(served):
-        assert "annotations" not in (await namespaces.get_object(name))["metadata"]
+        assert not {"annotations", "finalizers"} & (await namespaces.get_object(name))["metadata"].keys()
 
 
 async def test_namespaces_are_watched_one_by_one(
@@ -294,3 +297,36 @@ async def test_the_whole_cluster_is_the_default(
     namespaces.create("ns1")
     await namespaces.create_object("ns1")
     await calls.wait_length(1)
+
+
+async def test_both_clusterwide_and_namespaces_are_refused(operator: Operator) -> None:
+    await operator.launch(clusterwide=True, namespaces=["ns1"])
+    with pytest.raises(ValueError, match="cluster-wide"):
+        await operator.wait()
+
+
+@pytest.mark.parametrize("options", [{"clusterwide": True}, {"clusterwide": False, "namespaces": ["ns1"]}], ids=str)
+async def test_objects_of_no_namespace(operator: Operator, api: API, calls: Calls, options: dict[str, Any]) -> None:
+    """They are served by all operators; Kubernetes events about them go to the default namespace."""
+    define_namespaces(operator.cluster, "ns1")
+    operator.cluster.apply(make_crd("ClusterExample", "clusterexamples", status=True, scope="Cluster"))
+
+    @kopf.on.create("clusterexamples", id="create_fn")
+    async def create_fn(namespace: str | None, name: str, body: kopf.Body, **_: Any) -> str:
+        calls.append((namespace, name))
+        kopf.info(body, reason="Explicit", message="m")
+        return "done"
+
+    operator.set("posting.enabled", True)
+    await operator.start(watching=("clusterexamples",), **options)
+    path = "/apis/kopf.dev/v1/clusterexamples"
+    head = {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample", "metadata": {"name": "global"}}
+    await api.request("POST", path, {**head, "spec": {"field": "value"}})
+    await calls.wait_length(1)
+    await operator.stop()
+    assert calls == [(None, "global")]
+    obj = await api.request("GET", f"{path}/global")
+    assert is_handled(obj)
+    assert obj["status"] == {"create_fn": "done"}
+    (event,) = [event for event in await api.list_events() if event["reason"] == "Explicit"]
+    assert event["involvedObject"]["name"] == "global"

@@ -44,7 +44,7 @@ async def test_every_handler_is_called_once(
 ) -> None:
     declare_handlers(registry, calls)
     await operator.start()
-    names = [f"obj{i}" for i in range(10)]
+    names = [f"obj{i}" for i in range(4)]
     await asyncio.gather(*(kex.create(name) for name in names))
     await kex.wait_all_handled(names)
     await asyncio.gather(*(kex.merge({"spec": {"field": "new"}}, name) for name in names))
@@ -159,10 +159,10 @@ async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
         calls.append(spec["field"])
 
     await operator.start_and_create(kex, spec={"field": 0})
-    for number in range(1, 101):
+    for number in range(1, 41):
         await kex.merge({"spec": {"field": number}})
-    await kex.wait_handled(field=100)
-    assert calls[-1] == 100
+    await kex.wait_handled(field=40)
+    assert calls[-1] == 40
     assert calls == sorted(set(calls))  # in order, no state twice
 
 
@@ -196,7 +196,7 @@ async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize("timeout", [0, 300, 3000])
+@pytest.mark.parametrize("timeout", [0, 300])
 async def test_how_long_our_patch_is_waited_for(
     operator: Operator,
     kex: Objects,

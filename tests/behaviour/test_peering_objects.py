@@ -150,7 +150,7 @@ async def test_mandatory_kinds_are_waited_for(
 
 
 async def test_mandatory_peering_by_settings(operator: Operator, logs: Logs) -> None:
-    operator.set("peering.mandatory", True)
+    kopf.on.startup()(lambda settings, **_: setattr(settings.peering, "mandatory", True))
     await operator.launch()
     await logs.wait("Pausing operations: the peering 'default' cluster-wide is mandatory, and it is absent.*")
 

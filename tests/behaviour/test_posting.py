@@ -219,29 +219,21 @@ async def test_messages_that_cannot_be_formatted_do_not_fail_their_handlers(
     assert ("Normal", "Logging", "All is well.") in brief(await wait_for_events(api, 1))
 
 
-async def test_long_messages_are_cut(operator: Operator, kex: Objects, api: API) -> None:
+@pytest.mark.parametrize(
+    ("filling", "end"), [("x", "xxxend"), ("\N{SNOWMAN}", "\N{SNOWMAN}éend")], ids=["characters", "bytes"]
+)
+async def test_long_texts_are_cut_in_bytes(operator: Operator, kex: Objects, api: API, filling: str, end: str) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(body: kopf.Body, **_: Any) -> None:
-        kopf.info(body, reason="Long", message="begin" + "x" * 5000 + "end")
-
-    await operator.start_and_create(kex)
-    (event,) = await wait_for_events(api, 1)
-    assert 1000 < len(event["message"]) <= 1024
-    assert event["message"].startswith("beginxxx")
-    assert event["message"].endswith("xxxend")
-
-
-async def test_long_texts_are_cut_in_bytes(operator: Operator, kex: Objects, api: API) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    def create_fn(body: kopf.Body, **_: Any) -> None:
-        kopf.info(body, reason="é" * 100, message="begin" + "\N{SNOWMAN}" * 1000 + "é\udc00end")
+        last = end.replace("é", "é\udc00").removeprefix(filling)
+        kopf.info(body, reason="é" * 100, message="begin" + filling * 5000 + last)
 
     await operator.start_and_create(kex)
     (event,) = await wait_for_events(api, 1)
     assert event["reason"] == "é" * 64
     assert 1000 < len(event["message"].encode()) <= 1024
-    assert event["message"].startswith("begin\N{SNOWMAN}")
-    assert event["message"].endswith("\N{SNOWMAN}éend")
+    assert event["message"].startswith(f"begin{filling}")
+    assert event["message"].endswith(end)
 
 
 async def test_the_identity_is_configurable(operator: Operator, kex: Objects, api: API) -> None:
@@ -334,8 +326,44 @@ async def test_how_many_requests_are_made_at_once(
     await kex.create()
     async with asyncio.timeout(1000):
         while len(await api.list_events()) < 10:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(1)
     assert duration - 0.1 < asyncio.get_running_loop().time() - started < duration + 10
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"enabled": False}, []),
+        ({"level": logging.ERROR}, ["an error", "explicit error"]),
+        ({"level": logging.ERROR, "loggers": False}, ["explicit error"]),
+        ({"level": logging.CRITICAL}, []),
+    ],
+    ids=str,
+)
+async def test_settings_of_startup_handlers(
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    options: dict[str, Any],
+    expected: list[str],
+) -> None:
+    """Both the log messages and the explicit events are affected."""
+
+    @kopf.on.startup()
+    async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+        for name, value in {"loggers": True, **options}.items():
+            setattr(settings.posting, name, value)
+
+    @kopf.on.create("kopfexamples")
+    async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
+        logger.info("an information")
+        logger.error("an error")
+        kopf.info(body, reason="Information", message="explicit information")
+        kopf.exception(body, reason="Failure", exc=ValueError("explicit error"))
+
+    await operator.start_and_handle(kex)
+    await operator.stop()
+    assert sorted(event["message"] for event in await api.list_events()) == expected
 
 
 async def test_outside_of_operators_it_is_a_clear_error() -> None:

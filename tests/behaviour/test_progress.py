@@ -132,9 +132,9 @@ async def test_the_last_handled_configuration_is_written_in_the_end_only(operato
     def fn(**_: Any) -> None:
         pass
 
-    await operator.start()
-    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": "t"}, finalizers=["example.com/f"])
-    obj = await kex.wait_handled()
+    obj = await operator.start_and_handle(
+        kex, labels={"l": "v"}, annotations={"a": "w"}, status={"s": "t"}, finalizers=["example.com/f"]
+    )
     assert get_annotations(obj) == {
         "a": "w",
         LAST_HANDLED: '{"spec":{"field":"value"},"metadata":{"labels":{"l":"v"},"annotations":{"a":"w"}}}\n',

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._controller import deselected_objects
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
@@ -35,6 +36,7 @@ def count_lists(operator: Operator) -> int:
     return operator.cluster.counters.get(("list", "kopfexamples", 200), 0)
 
 
+@pytest.mark.lagging(False)
 async def test_only_what_matches_is_requested(
     operator: Operator,
     kex: Objects,
@@ -179,6 +181,7 @@ async def test_what_vanished_while_nobody_watched(
     assert {*indices[0]} == {"recreated", "returned"}
 
 
+@pytest.mark.lagging(False)
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "existing"])
 async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down(
     operator: Operator,
@@ -215,6 +218,7 @@ async def test_finalizers_that_others_put_on_what_has_left(
     await kex.wait(lambda obj: not get_finalizers(obj))
 
 
+@pytest.mark.lagging(False)
 async def test_nothing_is_kept_of_those_that_have_left_and_are_deleted_then(
     operator: Operator,
     kex: Objects,
@@ -262,6 +266,7 @@ async def test_the_api_is_not_available_when_it_is_needed(operator: Operator, ke
     assert ("three", "DELETED") not in calls
 
 
+@pytest.mark.lagging(False)
 async def test_the_permission_is_lost_when_it_is_needed(
     operator: Operator,
     kex: Objects,
@@ -282,17 +287,20 @@ async def test_the_permission_is_lost_when_it_is_needed(
     assert ("one", "DELETED") not in calls
 
 
+@pytest.mark.lagging(False)
 async def test_many_that_vanish_together_are_not_looked_for_one_by_one(
     operator: Operator,
     kex: Objects,
     calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
-    names = [f"obj{number}" for number in range(600)]
+    monkeypatch.setattr(deselected_objects, "_MANY", 50)
+    names = [f"obj{number}" for number in range(60)]
     for name in names:
         await kex.create(name, labels=MATCHING)
     await operator.start()
-    await calls.wait_length(600)
+    await calls.wait_length(60)
     rule = operator.cluster.faults.inject(503, path=r"/v1/kopfexamples$")
     operator.cluster.faults.cut_watches()
     for name in names:
@@ -300,10 +308,11 @@ async def test_many_that_vanish_together_are_not_looked_for_one_by_one(
     operator.cluster.faults.compact()
     before = count_lists(operator)
     operator.cluster.faults.remove(rule)
-    await calls.wait(lambda items: Counter(type for _, type in items)["DELETED"] == 600)
+    await calls.wait(lambda items: Counter(type for _, type in items)["DELETED"] == 60)
     assert count_lists(operator) - before < 20
 
 
+@pytest.mark.lagging(False)
 async def test_vanished_namespaces(operator: Operator, api: API, calls: Calls, pushing: bool) -> None:
     """Nothing is left of what has left before that."""
     values: list[weakref.ref[Any]] = []
@@ -333,6 +342,7 @@ async def test_vanished_namespaces(operator: Operator, api: API, calls: Calls, p
         await asyncio.sleep(1)
 
 
+@pytest.mark.lagging(False)
 async def test_names_are_selected_by_the_server(
     operator: Operator,
     kex: Objects,
@@ -354,6 +364,7 @@ async def test_names_are_selected_by_the_server(
     assert len(logs.find(PUSHED + "fieldSelector='metadata.name=one'.")) == pushing
 
 
+@pytest.mark.lagging(False)
 async def test_selectors_of_the_settings_are_respected(operator: Operator, kex: Objects, calls: Calls) -> None:
     """What they exclude, does not exist for the operator."""
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
@@ -370,6 +381,7 @@ async def test_selectors_of_the_settings_are_respected(operator: Operator, kex: 
     assert {name for name, _ in calls} == {"one", "two"}
 
 
+@pytest.mark.lagging(False)
 async def test_blocking_handlers_push_nothing(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
     kopf.on.delete("kopfexamples", labels=MATCHING)(calls.noting("deleted"))
     await operator.start_and_create(kex, labels=MATCHING)

@@ -12,7 +12,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects, Refused, get_essence
-from tests.behaviour.running import Calls, Logs, Operator, get_pauses
+from tests.behaviour.running import Calls, Logs, Operator, get_pauses, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -62,6 +62,14 @@ def declare_yielding(form: str, calls: Calls, name: Any = "kopfexamples", **opti
     kopf.reconcile(name, owns="configmaps", id="fn", **options)(fns[form])
 
 
+async def start_yielding(operator: Operator, kex: Objects, calls: Calls, items: Obj, **options: Any) -> Obj:
+    """Start with such a reconciler, and wait until there are these children of an object; get the object."""
+    declare_yielding("yielding", calls, **options)
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    return await kex.create_and_wait(spec={"items": items})
+
+
+@pytest.mark.lagging(False)
 @pytest.mark.parametrize(
     "form",
     [
@@ -101,9 +109,7 @@ async def test_children_follow_what_is_yielded(
 
 
 async def test_changes_by_others_are_undone_once(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1", "b": "2"}})
+    await start_yielding(operator, kex, calls, {"a": "1", "b": "2"})
     edited = await edit(api, "a", {"data": {"key": "x", "other": "y"}})
     await asyncio.sleep(10)
     mended = (await list_maps(api))["a"]
@@ -149,9 +155,7 @@ async def test_restarts_write_nothing(operator: Operator, sub: Objects, calls: C
 
 
 async def test_relistings_write_nothing(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1", "b": "2"}})
+    await start_yielding(operator, kex, calls, {"a": "1", "b": "2"})
     before, count = await list_maps(api), len(calls)
     listings, writes = count_requests(operator, "list", "configmaps"), count_requests(operator, "patch", "configmaps")
     for number in range(3):
@@ -174,9 +178,7 @@ async def test_what_was_missed_while_down_is_caught_up(
     calls: Calls,
     api: API,
 ) -> None:
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1", "b": "2", "c": "3"}})
+    await start_yielding(operator, kex, calls, {"a": "1", "b": "2", "c": "3"})
     await operator.stop()
     await kex.merge({"spec": {"items": {"a": None}}})
     await api.request("DELETE", f"{PATH}/b")
@@ -223,9 +225,7 @@ async def test_foreign_objects_that_are_not_seen_yet_are_left_alone(
     logs: Logs,
 ) -> None:
     """They have come instead of the child, and the watch of the children is far behind."""
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1"}})
+    await start_yielding(operator, kex, calls, {"a": "1"})
     operator.cluster.faults.lag_watches(10)
     await kex.merge({"spec": {"items": {"a": "2"}}})
     await asyncio.sleep(5)
@@ -238,9 +238,7 @@ async def test_foreign_objects_that_are_not_seen_yet_are_left_alone(
 
 async def test_children_that_cannot_go_yet(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
     """They are waited for with no writes, and are made anew when they are gone."""
-    declare_yielding("yielding", calls, interval=10)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1"}})
+    await start_yielding(operator, kex, calls, {"a": "1"}, interval=10)
     stuck = await edit(api, "a", {"metadata": {"finalizers": ["example.com/other"]}})
     await api.request("DELETE", f"{PATH}/a")
     await asyncio.sleep(5)
@@ -260,9 +258,7 @@ async def test_children_of_a_predecessor_are_waited_for(
     api: API,
 ) -> None:
     """An object is deleted and created anew: the garbage collector is not at once there."""
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    parent = await kex.create_and_wait(spec={"items": {"a": "1"}})
+    parent = await start_yielding(operator, kex, calls, {"a": "1"})
     child = (await list_maps(api))["a"]
     await kex.delete()
     await kex.create(spec={"items": {"a": "2"}})
@@ -326,9 +322,7 @@ async def test_children_that_go_while_others_are_deleted(
     api: API,
     logs: Logs,
 ) -> None:
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1", "b": "2", "c": "3"}})
+    await start_yielding(operator, kex, calls, {"a": "1", "b": "2", "c": "3"})
     operator.cluster.faults.inject(action="delay", verb="delete", resource="configmaps", latency=5, agent="kopf/")
     await kex.merge({"spec": {"items": {"a": None, "b": None}}})
     await asyncio.sleep(2)
@@ -438,15 +432,12 @@ async def test_waiting_for_children(operator: Operator, kex: Objects, calls: Cal
     assert {*calls} == {0}
 
 
+@pytest.mark.lagging(False)
 async def test_intervals(operator: Operator, kex: Objects, calls: Calls) -> None:
     """They are counted from the end of the last call, whatever it was for."""
 
-    @kopf.reconcile("kopfexamples", interval=100)
-    async def fn(**_: Any) -> None:
-        calls.append(asyncio.get_running_loop().time())
-
-    await operator.start()
-    await kex.create_and_wait()
+    kopf.reconcile("kopfexamples", interval=100)(calls.noting(lambda **_: now()))
+    await operator.start_and_handle(kex)
     await calls.wait_length(3)
     await asyncio.sleep(50)
     await kex.merge({"spec": {"field": "other"}})
@@ -461,10 +452,8 @@ async def test_intervals(operator: Operator, kex: Objects, calls: Calls) -> None
 async def test_used_objects(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
     """Only those who refer to the changed object are called, and as long as they do."""
 
-    @kopf.reconcile("kopfexamples", uses=kopf.ref("configmaps", lambda spec, **_: spec.get("config")))
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    uses = kopf.ref("configmaps", lambda spec, **_: spec.get("config"))
+    kopf.reconcile("kopfexamples", uses=uses)(calls.noting(lambda name, **_: name))
     await operator.start(watching=("kopfexamples", "configmaps"))
     await kex.create_and_wait("one", spec={"config": "a"})
     await kex.create_and_wait("two", spec={"config": ["a", "b"]})
@@ -493,6 +482,7 @@ IMPOSSIBLE: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.lagging(False)
 async def test_impossible_children(operator: Operator, kex: Objects, logs: Logs, api: API) -> None:
     @kopf.reconcile("kopfexamples", owns=["configmaps", "namespaces"])
     async def fn(name: str, **_: Any) -> AsyncIterator[Any]:
@@ -512,9 +502,7 @@ async def test_conflicts_are_named_and_won(
     api: API,
     logs: Logs,
 ) -> None:
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1"}})
+    await start_yielding(operator, kex, calls, {"a": "1"})
     path = f"{PATH}/a?fieldManager=someone"
     await api.request("PATCH", path, {"data": {"key": "x"}}, MERGE_PATCH)
     await logs.wait("ConfigMap default/a: .data.key is managed by 'someone'. Kopf takes it over.*")
@@ -523,11 +511,9 @@ async def test_conflicts_are_named_and_won(
     assert len(calls) == 2
 
 
+@pytest.mark.lagging(False)
 async def test_the_same_child_twice(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
-    @kopf.reconcile("kopfexamples", owns="configmaps")
-    async def fn(**_: Any) -> list[Obj]:
-        return [make_map("a", key="1"), make_map("a", key="2")]
-
+    kopf.reconcile("kopfexamples", owns="configmaps")(lambda **_: [make_map("a", key="1"), make_map("a", key="2")])
     await operator.start(watching=("kopfexamples", "configmaps"))
     await kex.create()
     await logs.wait(".*ConfigMap default/a is yielded twice.*")
@@ -557,9 +543,9 @@ async def test_timers_run_early_when_a_child_has_changed(
 
 
 async def test_children_for_other_owners_call_these(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
-    @kopf.on.create("kopfexamples", owns="configmaps", labels={"role": "owner"})
-    async def owner_fn(reason: str, **_: Any) -> None:
-        calls.append(reason)
+    kopf.on.create("kopfexamples", owns="configmaps", labels={"role": "owner"})(
+        calls.noting(lambda reason, **_: reason)
+    )
 
     @kopf.on.create("kopfexamples", labels={"role": "helper"})
     async def helper_fn(**_: Any) -> None:

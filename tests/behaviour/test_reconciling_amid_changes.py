@@ -145,8 +145,7 @@ async def test_handlers_that_are_declared_later_do_not_end_the_intervals(
     operator: Operator, kex: Objects, calls: Calls
 ) -> None:
     kopf.reconcile("kopfexamples", interval=100)(calls.noting(lambda name, **_: name))
-    await operator.start()
-    await kex.create_and_wait("old")
+    await operator.start_and_handle(kex, "old")
     await asyncio.sleep(250)
     assert len(calls) == 3
     kopf.on.event("kopfexamples")(do_nothing)
@@ -166,8 +165,7 @@ async def test_handlers_that_are_declared_later_do_not_end_the_retries(
         if len(calls) == 2:
             raise kopf.TemporaryError("later", delay=100)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.restart()
     await calls.wait_length(2)
     kopf.on.event("kopfexamples")(do_nothing)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import API, FINALIZER, Objects, get_progress
+from tests.behaviour.objects import API, Objects, get_progress
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
+@pytest.mark.lagging(False)
 @pytest.mark.parametrize("status", [400, 403, 409, 413, 415, 422])
 async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
     operator: Operator,
@@ -66,32 +67,6 @@ async def test_oversized_states(operator: Operator, kex: Objects, logs: Logs, ca
     # As soon as the state can be stored again, it is handled: either as an update, or as a creation.
     await kex.change_and_wait(field="short")
     assert calls == [300_000, len("short")]
-
-
-async def test_other_objects_are_not_affected(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
-    kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
-    operator.cluster.faults.inject(422, verb="patch", path="/bad$", message="it is refused")
-    logs.expected.append("it is refused")
-    await operator.start_and_create(kex, "bad")
-    await logs.wait(".*left alone.*")
-    started = now()
-    await kex.create_and_wait("good")
-    assert now() - started < 5
-    assert calls == ["bad", "good"]
-
-
-async def test_a_deletion_overtakes_the_delays(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
-    kopf.on.create("kopfexamples", id="create_fn")(calls.noting("created"))
-    kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted"))
-    logs.expected.append("it is refused")
-    rule = operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
-    await operator.start_and_create(kex, finalizers=[FINALIZER])
-    await logs.wait(".*left alone.*", times=10)
-    operator.cluster.faults.remove(rule)
-    started = now()
-    await kex.delete_and_wait()
-    assert now() - started < 5
-    assert calls == ["created", "deleted"]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +154,7 @@ FULL = {"notes": "x" * 261_900}
 """Annotations with no room for anything else: the limit is 262,144 bytes in total."""
 
 
+@pytest.mark.lagging(False)
 async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
     operator: Operator,
     kex: Objects,
@@ -219,9 +195,13 @@ async def test_annotations_by_handlers_can_be_the_large_ones(operator: Operator,
     await logs.wait(".*left alone.*full.*Handler 'fn' writes some.*ignored_fields.*StatusDiffBaseStorage.*")
 
 
+@pytest.mark.lagging(False)
 @pytest.mark.parametrize(
-    ("ignored", "storages"),
-    [(["spec.field", "metadata.annotations.notes"], False), ([], True)],
+    "storages",
+    [
+        {"diffbase": kopf.AnnotationsDiffBaseStorage(ignored_fields=["spec.field", "metadata.annotations.notes"])},
+        {"diffbase": kopf.StatusDiffBaseStorage(), "progress": kopf.StatusProgressStorage()},
+    ],
     ids=["ignored", "status"],
 )
 async def test_the_cures_of_full_annotations(
@@ -229,18 +209,12 @@ async def test_the_cures_of_full_annotations(
     kex: Objects,
     logs: Logs,
     calls: Calls,
-    ignored: list[str],
-    storages: bool,
+    storages: dict[str, Any],
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=ignored)
-        if storages:
-            settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage()
-            settings.persistence.progress_storage = kopf.StatusProgressStorage()
-
-    operator.configure = configure
+    for name, storage in storages.items():
+        operator.set(f"persistence.{name}_storage", storage)
     await kex.create(annotations=FULL, spec={"field": "y" * 500})
     await operator.start()
     await logs.wait("Creation is processed.*")
@@ -252,6 +226,7 @@ async def test_the_cures_of_full_annotations(
     assert not logs.get_messages(level=logging.WARNING)
 
 
+@pytest.mark.lagging(False)
 @pytest.mark.parametrize(
     "text",
     [

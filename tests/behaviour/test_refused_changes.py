@@ -226,6 +226,7 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
 
 
 @pytest.mark.parametrize("wanted", [{"labels": {"not a label": "!"}}, {"uid": "another one"}], ids=["labels", "uid"])
+@pytest.mark.lagging(False)
 async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
     operator: Operator,
     objects: Objects,
@@ -248,6 +249,7 @@ async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
     assert repr(wanted)[1:-1] in record.getMessage()
 
 
+@pytest.mark.lagging(False)
 async def test_a_deletion_is_not_held_forever_by_changes_that_are_too_large(
     operator: Operator,
     objects: Objects,

@@ -64,24 +64,32 @@ NOTATIONS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("v1", "po"), {}, "pods.v1"),
     (("metrics.example.com", "pods"), {}, "pods.v1.metrics.example.com"),
     (("pods.metrics.example.com",), {}, "pods.v1.metrics.example.com"),
+    # All resources of a category or of a group are served, and there is no ambiguity in that.
+    ((), {"category": "kopfcat"}, "kexes.v1.kopf.dev rivals.v1.example.com"),
+    *(
+        ((*group, kopf.EVERYTHING), {}, "kexes.v1.kopf.dev kopfexamples.v1.kopf.dev")
+        for group in [("kopf.dev", "v1"), ("kopf.dev/v1",), ("kopf.dev",)]
+    ),
     # Kubernetes events are served when they are named.
     *((args, {}, "events.v1") for args in [("v1", "events"), ("events.v1",), ("", "v1", "events")]),
 ]
 
 
-async def test_every_notation(operator: Operator, api: API, calls: Calls) -> None:
+async def test_every_notation(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
     define(operator.cluster, "pods", group="metrics.example.com", kind="Pod", shortNames=["po"])
     for number, (args, options, _expected) in enumerate(NOTATIONS):
         note(calls, *args, **options, what=number)
-    await operator.start(watching=("kexes", "pods", "events"))
+    await operator.start(watching=("kexes", "kopfexamples", "pods", "rivals", "events"))
+    await kex.create()
     await create(api, "rivals", "other", group="example.com")
     await create(api, "pods", "other", group="metrics.example.com")
     await create(api, "pods", "obj", group="", spec={"containers": [{"name": "main", "image": "x"}]})
     reference = {"kind": "Pod", "namespace": "default", "name": "x"}
     await create(api, "events", "event", group="", involvedObject=reference)
     await create(api, "kexes", "obj")
-    await calls.wait_length(len(NOTATIONS))
-    assert sorted(set(calls)) == [(number, expected) for number, (*_, expected) in enumerate(NOTATIONS)]
+    wanted = [(number, name) for number, (*_, names) in enumerate(NOTATIONS) for name in names.split()]
+    await calls.wait_length(len(wanted))
+    assert sorted(set(calls)) == wanted
 
 
 async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
@@ -102,30 +110,6 @@ async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
     await create(api, "kexes", "b", group="example.com")
     await kex.create_and_wait()
     assert calls == []
-
-
-async def test_categories(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
-    """All of their resources are served, and there is no ambiguity in that."""
-    note(calls, category="kopfcat")
-    await operator.start(watching=("kexes", "rivals"))
-    await kex.create()
-    await create(api, "kexes", "a")
-    await create(api, "rivals", "b", group="example.com")
-    await calls.wait_length(2)
-    assert sorted(calls) == ["kexes.v1.kopf.dev", "rivals.v1.example.com"]
-
-
-async def test_everything_in_a_group(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
-    notations = [("kopf.dev", "v1", kopf.EVERYTHING), ("kopf.dev/v1", kopf.EVERYTHING), ("kopf.dev", kopf.EVERYTHING)]
-    for number, args in enumerate(notations):
-        note(calls, *args, what=number)
-    await operator.start(watching=("kexes", "kopfexamples"))
-    await create(api, "rivals", "b", group="example.com")
-    await kex.create()
-    await create(api, "kexes", "a")
-    await calls.wait_length(6)
-    resources = ("kexes.v1.kopf.dev", "kopfexamples.v1.kopf.dev")
-    assert sorted(calls) == [(number, resource) for number in range(3) for resource in resources]
 
 
 async def test_everything_in_the_cluster_except_for_events(

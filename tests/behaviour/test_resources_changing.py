@@ -14,7 +14,7 @@ from kopf_cluster.requests import Request
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
 from tests.behaviour.resources import CRDS, create, define, make_crd, undefine
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 
 def note(calls: Calls, *args: Any, **options: Any) -> None:
@@ -85,15 +85,16 @@ async def test_daemons_and_indices_of_vanished_resources_end(operator: Operator,
         await calls.wait_length(1)
         await undefine(api, "temps")
         await calls.wait_length(2)
-        async with asyncio.timeout(PATIENCE):
-            while [crd async for crd in _list_definitions(api)].count("temps.kopf.dev") or indices[0]:
-                await asyncio.sleep(0.01)
+        await wait_undefined(api)
+        await wait_until(lambda: not indices[0])
     assert calls == ["started", "stopped"]
 
 
-async def _list_definitions(api: API) -> Any:
-    for crd in (await api.request("GET", CRDS))["items"]:
-        yield crd["metadata"]["name"]
+async def wait_undefined(api: API) -> None:
+    """Wait until the definition is gone, with all objects."""
+    async with asyncio.timeout(PATIENCE):
+        while "temps.kopf.dev" in {crd["metadata"]["name"] for crd in (await api.request("GET", CRDS))["items"]}:
+            await asyncio.sleep(0.001)
 
 
 @pytest.mark.fastforward
@@ -185,9 +186,7 @@ async def test_resources_that_are_defined_anew_are_served_as_they_are_now(
 
     await operator.start(watching=("temps",))
     await undefine(api, "temps")
-    async with asyncio.timeout(PATIENCE):
-        while [crd async for crd in _list_definitions(api)].count("temps.kopf.dev"):
-            await asyncio.sleep(0.001)
+    await wait_undefined(api)
     options: dict[str, Any] = {"scope": "Cluster"} if change == "scope" else {"kind": "Changed"}
     define(operator.cluster, "temps", **options)
     await logs.wait("Starting the watch-stream for temps.v1.kopf.dev.*", times=2)
@@ -328,9 +327,7 @@ async def test_terminating_resources_are_served_until_they_are_gone(operator: Op
         await asyncio.sleep(10)  # longer than it takes to notice that the definition has changed
         release.set()
         await calls.wait_length(4)
-        async with asyncio.timeout(PATIENCE):
-            while "temps.kopf.dev" in [crd async for crd in _list_definitions(api)]:
-                await asyncio.sleep(0.01)
+        await wait_undefined(api)
     assert sorted(calls) == ["a begins", "a ends", "b begins", "b ends"]
 
 
@@ -380,20 +377,6 @@ async def test_deleted_objects_cost_few_requests(operator: Operator, api: API) -
             await asyncio.sleep(0.01)
     others = 5  # it discovers a few times, as the definition is new
     assert count("get", "", 200) - before <= time.monotonic() - began + 1 + others
-
-
-async def test_results_are_saved_when_the_status_subresource_is_switched_on(
-    operator: Operator, api: API, calls: Calls, logs: Logs
-) -> None:
-    define(operator.cluster, "temps", status=False)
-    kopf.on.create("temps", id="fn")(lambda **_: "done")
-    await operator.start(watching=("temps",))
-    define(operator.cluster, "temps", status=True)
-    await logs.wait("Starting the watch-stream for temps.v1.kopf.dev.*", times=2)
-    async with watch(api, "Temp", "temps") as temps:
-        await temps.create()
-        obj = await temps.wait_handled()
-        assert obj["status"] == {"fn": "done"}
 
 
 @pytest.mark.parametrize("is_permitted", [True, False])

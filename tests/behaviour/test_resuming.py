@@ -24,18 +24,26 @@ def interrupt_creation(calls: Calls) -> None:
             await asyncio.Event().wait()
 
 
+@pytest.mark.parametrize("prefix", ["", "parent."], ids=["handlers", "sub-handlers"])
 async def test_what_was_resumed_before_the_restart_is_resumed_again(
     operator: Operator,
     kex: Objects,
     calls: Calls,
+    prefix: str,
 ) -> None:
-    kopf.on.resume("kopfexamples", id="quick")(calls.noting("quick"))
-    kopf.on.resume("kopfexamples", id="slow")(
-        calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2)
-    )
+    def declare(declarator: Any, *args: str) -> None:
+        declarator(*args, id="quick")(calls.noting("quick"))
+        declarator(*args, id="slow")(
+            calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2)
+        )
+
+    if prefix:
+        kopf.on.resume("kopfexamples", id="parent")(lambda **_: declare(kopf.subhandler))
+    else:
+        declare(kopf.on.resume, "kopfexamples")
     await kex.create()
     await operator.start()
-    await kex.wait(lambda obj: {"quick", "slow"} <= get_progress(obj).keys())
+    await kex.wait(lambda obj: {f"{prefix}quick", f"{prefix}slow"} <= get_progress(obj).keys())
     await operator.stop()
     assert calls == ["quick", "slow 0"]
     await operator.start()
@@ -73,27 +81,9 @@ async def test_a_function_for_both_creation_and_resuming_is_called_once(
     await kex.create()
     await operator.start()
     await calls.wait_length(2)
-    await operator.stop()
-    await operator.start()
+    await operator.restart()
     await kex.wait_handled()
     assert calls == ["both", "wait", "wait"]
-
-
-async def test_sub_handlers_of_resuming_are_called_again_too(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.resume("kopfexamples", id="parent")
-    async def parent(**_: Any) -> None:
-        kopf.subhandler(id="quick")(calls.noting("quick"))
-        kopf.subhandler(id="slow")(
-            calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2)
-        )
-
-    await kex.create()
-    await operator.start()
-    await kex.wait(lambda obj: {"parent.quick", "parent.slow"} <= get_progress(obj).keys())
-    await operator.stop()
-    await operator.start()
-    await kex.wait_handled()
-    assert calls == ["quick", "slow 0", "quick", "slow 1", "slow 2"]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +108,7 @@ async def test_an_object_that_no_handler_was_for_is_resumed_when_one_is(
     await kex.wait_handled()
     await operator.stop()
     await kex.merge({"metadata": {"labels": {"mine": None}}})
-    await operator.start()
-    await kex.create_and_wait("other", labels={"mine": "yes"})
+    await operator.start_and_handle(kex, "other", labels={"mine": "yes"})
     await kex.merge({"spec": {"field": "unseen"}})
     calls.items.clear()
     await kex.merge({"metadata": {"labels": {"mine": "again"}}})

@@ -11,7 +11,7 @@ import pytest
 import kopf
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Objects, watch
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
 
@@ -113,9 +113,10 @@ async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
     (error,) = logs.get_messages("bad", level=logging.WARNING)
     assert "101" in error
     assert "100" in error
+    started = now()
     await strict.create("good", spec={"field": 1})
-    obj = await strict.wait(lambda obj: obj.get(stanza, {}).get("field") == 99, "good")
-    assert obj
+    await strict.wait(lambda obj: obj.get(stanza, {}).get("field") == 99, "good")
+    assert now() - started < 5
     assert calls == ["bad", "good"]
     # It can still be deleted, of course.
     await strict.delete_and_wait("bad")
@@ -155,22 +156,16 @@ async def test_refused_patches_name_those_who_made_them(
     assert "'three'" not in record.getMessage()
 
 
-async def test_refused_patches_of_sub_handlers_name_these(operator: Operator, strict: Objects, logs: Logs) -> None:
-    @kopf.on.create("strictexamples", id="parent")
-    async def parent(patch: kopf.Patch, **_: Any) -> None:
-        patch.meta.labels["label"] = "parent"
-
-        @kopf.subhandler(id="child")
-        async def child(patch: kopf.Patch, **_: Any) -> None:
-            patch.spec["field"] = 1000
-
-    logs.expected.append(_INVALID)
-    await operator.start_and_create(strict, spec={"field": 1})
-    await logs.wait(rf".*left alone.*{_INVALID}.*\(patched by Handler 'parent/child'\).*")
-
-
 @pytest.mark.parametrize("way", ["fields", "functions"])
-@pytest.mark.parametrize(("kind", "name"), [("event", "Handler"), ("timer", "Timer"), ("daemon", "Daemon")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("event", "Handler 'fn'"),
+        ("sub", "Handler 'parent/fn'"),
+        ("timer", "Timer 'fn'"),
+        ("daemon", "Daemon 'fn'"),
+    ],
+)
 async def test_refused_patches_of_other_handlers_name_these(
     operator: Operator,
     strict: Objects,
@@ -185,16 +180,22 @@ async def test_refused_patches_of_other_handlers_name_these(
         else:
             patch.fns.append(lambda body: body.update(spec={"field": 1000}))
 
+    async def parent(patch: kopf.Patch, **_: Any) -> None:
+        patch.meta.labels["label"] = "parent"
+        kopf.register(fn, id="fn")
+
     match kind:
         case "event":
             kopf.on.event("strictexamples", id="fn")(fn)
+        case "sub":
+            kopf.on.create("strictexamples", id="parent")(parent)
         case "timer":
             kopf.timer("strictexamples", id="fn", interval=1000)(fn)
         case "daemon":
             kopf.daemon("strictexamples", id="fn")(fn)
     logs.expected.append(_INVALID)
     await operator.start_and_create(strict, spec={"field": 1})
-    await logs.wait(rf".*{_INVALID}.*\(patched by {name} 'fn'\).*")
+    await logs.wait(rf".*{_INVALID}.*\(patched by {name}\).*")
 
 
 async def test_nobody_is_blamed_for_what_others_made_invalid(operator: Operator, strict: Objects, logs: Logs) -> None:

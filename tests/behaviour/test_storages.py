@@ -30,11 +30,8 @@ def handled(calls: Calls) -> None:
 
 @pytest.mark.usefixtures("handled")
 async def test_in_the_status(operator: Operator, objects: Objects, calls: Calls) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.progress_storage = kopf.StatusProgressStorage(field="status.my.progress")
-        settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage(field="status.my.last")
-
-    operator.configure = configure
+    operator.set("persistence.progress_storage", kopf.StatusProgressStorage(field="status.my.progress"))
+    operator.set("persistence.diffbase_storage", kopf.StatusDiffBaseStorage(field="status.my.last"))
     await operator.start_and_create(objects)
     obj = await objects.wait(lambda obj: "last" in obj.get("status", {}).get("my", {}))
     assert calls == ["a", "b", "c"]
@@ -102,20 +99,14 @@ async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
     kex: Objects,
     calls: Calls,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.finalizer = f"op{number}.example.com/finalizer"
-        settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"op{number}.example.com")
-        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f"op{number}.example.com")
-
     kopf.on.update("kopfexamples", registry=registry)(lambda diff, **_: calls.append(diff))
     kopf.on.delete("kopfexamples", registry=registry)(lambda **_: calls.append("deleted"))
-    number = 1
-    operator.configure = configure
     another = Operator(operator.cluster, registry)
-    another.configure = configure
-    await operator.start()
-    number = 2
-    await another.start()
+    for prefix, each in (("op1.example.com", operator), ("op2.example.com", another)):
+        each.set("persistence.finalizer", f"{prefix}/finalizer")
+        each.set("persistence.progress_storage", kopf.AnnotationsProgressStorage(prefix=prefix))
+        each.set("persistence.diffbase_storage", kopf.AnnotationsDiffBaseStorage(prefix=prefix))
+        await each.start()
     try:
         keys = {
             "op1.example.com/last-handled-configuration",
@@ -142,17 +133,13 @@ async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
 
 @pytest.mark.usefixtures("handled")
 async def test_transition_between_storages(operator: Operator, kex: Objects, calls: Calls) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage(
-            [
-                kopf.StatusDiffBaseStorage(field="status.diff-base"),
-                kopf.AnnotationsDiffBaseStorage(prefix="kopf.zalando.org", key="last-handled-configuration"),
-            ]
-        )
-
+    storages = [
+        kopf.StatusDiffBaseStorage(field="status.diff-base"),
+        kopf.AnnotationsDiffBaseStorage(prefix="kopf.zalando.org", key="last-handled-configuration"),
+    ]
     await operator.start_and_handle(kex, "old")
     await operator.stop()
-    operator.configure = configure
+    operator.set("persistence.diffbase_storage", kopf.MultiDiffBaseStorage(storages))
     calls.items.clear()
     obj = await operator.start_and_handle(kex, "new")
     assert calls == ["a", "b", "c"]  # for the new object only
@@ -180,13 +167,9 @@ async def test_progress_left_in_the_status_by_older_versions_is_read_and_removed
 
 
 async def test_ignored_fields(operator: Operator, kex: Objects, calls: Calls) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
-            ignored_fields=["spec.noise", "metadata.labels.noise"]
-        )
-
     kopf.on.update("kopfexamples")(lambda diff, **_: calls.append(diff))
-    operator.configure = configure
+    storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=["spec.noise", "metadata.labels.noise"])
+    operator.set("persistence.diffbase_storage", storage)
     await operator.start_and_create(kex, spec={"field": "value", "noise": 1})
     await kex.wait(lambda obj: LAST_HANDLED in get_annotations(obj))
     await kex.merge({"spec": {"noise": 2}})
@@ -225,10 +208,7 @@ async def test_own_storages_of_users(operator: Operator, kex: Objects, calls: Ca
         def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
             return essence
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.progress_storage = DatabaseStorage()
-
-    operator.configure = configure
+    operator.set("persistence.progress_storage", DatabaseStorage())
     await operator.start_and_handle(kex, finalizers=[FINALIZER])
     assert [call for call in calls if not call.startswith("store")] == ["a", "b", "c"]
     assert {"store a", "store b"} <= set(calls)
@@ -257,13 +237,10 @@ async def test_storages_of_users_change_the_essences_in_place(
             cleared["spec"]["nested"].pop("two", None)
             return super().clear(essence=cleared)
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.diffbase_storage = DiffBase()
-        settings.persistence.progress_storage = Progress()
-
     kopf.on.create("kopfexamples")(lambda spec, **_: calls.append(dict(spec["nested"])))
     kopf.on.update("kopfexamples")(lambda spec, diff, **_: calls.append((dict(spec["nested"]), diff)))
-    operator.configure = configure
+    operator.set("persistence.diffbase_storage", DiffBase())
+    operator.set("persistence.progress_storage", Progress())
     await operator.start_and_create(kex, spec={"nested": {"one": 1, "two": 1, "three": 1}})
     await kex.wait(lambda obj: "last-handled" in repr(obj))
     await kex.merge({"spec": {"nested": {"one": 2, "two": 2}}})

@@ -125,8 +125,7 @@ async def test_the_delays_are_not_kept_over_restarts(
     started = asyncio.get_running_loop().time()
     await kex.create(spec={"field": 1})
     await logs.wait(".*left alone.*")
-    await operator.stop()
-    await operator.start()
+    await operator.restart()
     await kex.wait_handled()
     assert asyncio.get_running_loop().time() - started < 100
 
