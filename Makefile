@@ -92,7 +92,7 @@ differential: $(STAMP) original  ## compare the behaviour to the original framew
 	KOPF_ORIGINAL=$(abspath $(ORIGINAL))/bin/kopf $(BIN)/python -m tests.differential --random 300 $(ARGS)
 
 hostile: $(STAMP)  ## send 10,000 hostile inputs of every kind to the operator, its clients and servers
-	KOPF_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest -n $(WORKERS) tests/hostile $(ARGS)
+	KOPF_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest -n $(WORKERS) tests/hostile tests/admission/test_fuzzing.py $(ARGS)
 
 random: $(STAMP)  ## try 2,000 examples of each law; lives of random operators; all scripts of kubectl, 100,000 changes under watches
 	$(BIN)/python -m pytest -n $(WORKERS) --timeout 0 --hypothesis-profile=nightly -m hypothesis tests $(ARGS)
@@ -121,7 +121,8 @@ coverage: $(STAMP)  ## measure which statements of the framework its tests run, 
 	$(BIN)/coverage report
 
 logins: $(STAMP)  ## log in by the client libraries of many versions, the lowest ones too; downloads them all
-	KOPF_LOGINS=$(abspath $(LOGINS)) $(BIN)/python -m pytest tests/behaviour/test_logins.py $(ARGS)
+	KOPF_LOGINS=$(abspath $(LOGINS)) $(BIN)/python -m pytest tests/behaviour/test_logins.py \
+		tests/client/test_piggyback_versions.py tests/logs/test_logs_versions.py $(ARGS)
 
 wheel: $(STAMP)  ## build the distributions into dist, the same for each build of a commit, and try the wheel
 	@[ -x $(BIN)/pyproject-build ] || $(BIN)/pip install --quiet --disable-pip-version-check 'build>=1.2'

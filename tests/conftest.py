@@ -145,11 +145,12 @@ def is_lagging(item: pytest.Item) -> bool:
 def _fast_tools() -> Iterator[None]:
     """
     What tests start as users do it, takes less time: pytest does not load Hypothesis, which is two thirds of its start,
-    and mypy remembers its findings about the framework.
+    mypy remembers its findings about the framework, and Python does not compile everything anew.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
         monkeypatch.setenv("MYPY_CACHE_DIR", str(pathlib.Path(__file__).parents[1] / "build" / "mypy"))
+        monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield
 
 

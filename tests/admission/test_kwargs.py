@@ -106,27 +106,25 @@ async def test_managed_fields_are_not_shown(reviewer: Reviewer, calls: Calls) ->
     assert kwargs["diff"] == ()
 
 
-async def test_creation(reviewer: Reviewer, calls: Calls) -> None:
+CHANGED = make_object({"field": "new"})
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "new", "body", "diff"),
+    [
+        ("CREATE", None, OBJECT, OBJECT, ("add", (), None, OBJECT)),
+        ("UPDATE", OBJECT, CHANGED, CHANGED, ("change", ("spec", "field"), "value", "new")),
+        ("DELETE", OBJECT, None, OBJECT, ("remove", (), OBJECT, None)),
+    ],
+    ids=["creation", "update", "deletion"],
+)
+async def test_operations(
+    reviewer: Reviewer, calls: Calls, operation: str, old: Any, new: Any, body: Any, diff: tuple[Any, ...]
+) -> None:
     declare(calls)
-    kwargs = await ask(reviewer, calls, "CREATE")
-    assert (kwargs["operation"], kwargs["old"], kwargs["new"]) == ("CREATE", None, OBJECT)
-    assert kwargs["body"] == OBJECT
-    assert kwargs["diff"] == (("add", (), None, OBJECT),)
-
-
-async def test_update(reviewer: Reviewer, calls: Calls) -> None:
-    declare(calls)
-    new = make_object({"field": "new"})
-    kwargs = await ask(reviewer, calls, "UPDATE", new)
-    assert (kwargs["operation"], kwargs["old"], kwargs["new"], kwargs["body"]) == ("UPDATE", OBJECT, new, new)
-    assert kwargs["diff"] == (("change", ("spec", "field"), "value", "new"),)
-
-
-async def test_deletion(reviewer: Reviewer, calls: Calls) -> None:
-    declare(calls)
-    kwargs = await ask(reviewer, calls, "DELETE")
-    assert (kwargs["operation"], kwargs["old"], kwargs["new"], kwargs["body"]) == ("DELETE", OBJECT, None, OBJECT)
-    assert kwargs["diff"] == (("remove", (), OBJECT, None),)
+    kwargs = await ask(reviewer, calls, operation, new)
+    assert (kwargs["operation"], kwargs["old"], kwargs["new"], kwargs["body"]) == (operation, old, new, body)
+    assert kwargs["diff"] == (diff,)
 
 
 async def test_connection(reviewer: Reviewer, calls: Calls) -> None:
@@ -156,36 +154,27 @@ async def test_generated_names(reviewer: Reviewer, calls: Calls) -> None:
     assert (kwargs["name"], kwargs["namespace"], kwargs["uid"]) == (None, "default", "")
 
 
-@pytest.mark.parametrize(("raw", "value"), [(True, True), (False, False), (None, False), (..., False)])
-async def test_dryrun(reviewer: Reviewer, calls: Calls, raw: Any, *, value: bool) -> None:
-    declare(calls)
-    assert (await ask(reviewer, calls, dryRun=raw))["dryrun"] is value
+INFO = {"username": "me", "uid": "u", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
+HEADERS = {"Authorization": "Bearer xyz", "Host": "localhost"}
+SSLPEER = {"subject": ((("commonName", "Example Common Name"),),)}
 
 
-@pytest.mark.parametrize(("raw", "value"), [("status", "status"), ("scale", "scale"), ("", None), (..., None)])
-async def test_subresource(reviewer: Reviewer, calls: Calls, raw: Any, value: str | None) -> None:
+@pytest.mark.parametrize(
+    ("field", "raw", "value"),
+    [
+        *(("dryRun", raw, value) for raw, value in [(True, True), (False, False), (None, False), (..., False)]),
+        *(("subResource", raw, value) for raw, value in [("status",) * 2, ("scale",) * 2, ("", None), (..., None)]),
+        ("userInfo", INFO, INFO),
+        *(("headers", raw, raw or {}) for raw in (HEADERS, None)),  # so that there is always something to .get() from
+        *(("sslpeer", raw, raw or {}) for raw in (SSLPEER, None)),
+    ],
+    ids=str,
+)
+async def test_the_request(reviewer: Reviewer, calls: Calls, field: str, raw: Any, value: Any) -> None:
     declare(calls, subresource="*")
-    assert (await ask(reviewer, calls, subResource=raw))["subresource"] == value
-
-
-async def test_userinfo(reviewer: Reviewer, calls: Calls) -> None:
-    declare(calls)
-    info = {"username": "me", "uid": "u", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
-    assert (await ask(reviewer, calls, userInfo=info))["userinfo"] == info
-
-
-async def test_credentials(reviewer: Reviewer, calls: Calls) -> None:
-    declare(calls)
-    headers = {"Authorization": "Bearer xyz", "Host": "localhost"}
-    sslpeer = {"subject": ((("commonName", "Example Common Name"),),)}
-    kwargs = await ask(reviewer, calls, headers=headers, sslpeer=sslpeer)
-    assert (kwargs["headers"], kwargs["sslpeer"]) == (headers, sslpeer)
-
-
-async def test_no_credentials(reviewer: Reviewer, calls: Calls) -> None:
-    declare(calls)
-    kwargs = await ask(reviewer, calls)
-    assert (kwargs["headers"], kwargs["sslpeer"]) == ({}, {})  # so that there is always something to .get() from
+    passed = (await ask(reviewer, calls, **{field: raw}))[field.lower()]
+    assert passed == value
+    assert isinstance(passed, bool) is isinstance(value, bool)
 
 
 async def test_warnings(reviewer: Reviewer) -> None:

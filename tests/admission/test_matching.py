@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kopf
@@ -120,14 +120,12 @@ bodies = st.none() | st.builds(
 
 
 @given(filters=st.dictionaries(keys, metadata_filters, max_size=2), new=bodies, old=bodies)
-@settings(max_examples=300, deadline=None)
 def test_annotations(filters: dict[str, Any], new: Any, old: Any) -> None:
     handler = declare(annotations=filters)
     assert meets(handler, new, old) == is_matching(handler, old if new is None else new)
 
 
 @given(path=st.lists(keys, max_size=2), value=st.none() | metadata_filters, new=bodies, old=bodies)
-@settings(max_examples=300, deadline=None)
 def test_fields(path: list[str], value: Any, new: Any, old: Any) -> None:
     handler = declare(field=("spec", *path), value=value)
     assert len(list_conditions(handler)) == 1

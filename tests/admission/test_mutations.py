@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import kopf
 from kopf._values.bodies import Body
@@ -177,7 +177,6 @@ async def test_impossible_patches_deny(reviewer: Reviewer, logs: Logs, changes: 
 
 
 @given(obj=objects, patch=patches)
-@settings(max_examples=300, deadline=None)
 def test_applying_the_answer_is_the_same_as_merging_the_patch(obj: dict[str, Any], patch: dict[str, Any]) -> None:
     """For any patch of any object: in the dict form, and as the same changes made by a function."""
     source = {key: value for key, value in obj.items() if key != "metadata"} | {"metadata": {"name": "x"}}

@@ -21,10 +21,12 @@ def declare(id: str = "check", decorator: Decorator = kopf.on.validate, **option
     def check(**_: Any) -> None: ...
 
 
-async def publish(operator: Operator, configurations: Configurations, **options: Any) -> None:
+async def publish(
+    operator: Operator, configurations: Configurations, *, peering_name: str | None = None, **options: Any
+) -> None:
     """Launch the operator with one webhook, and wait until the API servers would call it."""
     declare(**options)
-    await operator.launch()
+    await operator.launch(peering_name=peering_name)
     await configurations.wait_webhooks("check")
 
 
@@ -174,10 +176,8 @@ async def test_not_before_the_indices_are_filled(
         await asyncio.sleep(10)
         calls.append("indexed")
 
-    declare()
     await kex.create()
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, configurations)
     assert calls == ["indexed"]
 
 
@@ -314,9 +314,7 @@ async def test_those_who_work_have_the_priority_over_the_paused(
     """Whenever the paused ones publish, the one that works takes over, once; when it is gone, they do."""
     define_peering(operator.cluster)
     await PeeringObject(api).create()
-    declare()
-    await operator.launch(peering_name="default")
-    await configurations.wait_webhooks("check")
+    await publish(operator, configurations, peering_name="default")
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch(peering_name="default", priority=100)
     await wait_until_called(configurations, "https://replica")
@@ -349,9 +347,7 @@ async def test_paused_operators_do_not_fight(
 ) -> None:
     """E.g. a whole deployment that is frozen: the last one is called, and when it is gone, another one."""
     peering = await pause(operator, api, "freezer", priority=1000)
-    declare()
-    await operator.launch(peering_name="default")
-    await configurations.wait_webhooks("check")
+    await publish(operator, configurations, peering_name="default")
     replicas = [make_replica(operator, {"url": f"https://replica{n}"}) for n in (1, 2)]
     for n, replica in enumerate(replicas, start=1):
         await replica.launch(peering_name="default", priority=n)
@@ -365,8 +361,7 @@ async def test_paused_operators_do_not_fight(
 
 
 async def test_replicas_do_not_fight(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
-    declare()
-    await operator.launch()
+    await publish(operator, configurations)
     replicas = [make_replica(operator, {"url": f"https://replica{n}"}) for n in range(3)]
     for replica in replicas:
         await replica.launch()
@@ -445,10 +440,8 @@ async def test_unused_types_need_no_permissions(
     configurations: Configurations,
     tunnel: Tunnel,
 ) -> None:
-    declare()
     operator.cluster.faults.inject(403, resource="mutatingwebhookconfigurations")
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, configurations)
     await asyncio.sleep(1000)
     assert operator.is_running
 
@@ -495,10 +488,8 @@ async def test_temporary_errors_are_survived(
     status: int,
 ) -> None:
     logs.expected.append("publisher of the validating webhook configuration has failed")
-    declare()
     operator.cluster.faults.inject(status, verb="patch", resource="validatingwebhookconfigurations", times=3)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, configurations)
 
 
 @pytest.mark.parametrize("status", [403, 500])
@@ -519,10 +510,8 @@ async def test_failed_removal_does_not_hold_the_exit(
 
 
 async def test_removal_of_what_is_gone(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
-    declare()
     operator.cluster.faults.inject(403, verb="list", resource="validatingwebhookconfigurations")
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, configurations)
     await configurations.delete()
     await operator.stop()
     assert await configurations.get() is None

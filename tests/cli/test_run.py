@@ -31,7 +31,6 @@ from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.forging import Forge
 from tests.patience import PATIENCE
-from tests.ports import find_free_port
 
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"}}
 
@@ -44,12 +43,20 @@ def get_run() -> click.Command:
     return command
 
 
+@pytest.fixture
+def cluster(cluster: LocalCluster) -> LocalCluster:
+    """The same cluster, with an object to be handled."""
+    cluster.apply(OBJ)
+    return cluster
+
+
 @pytest.mark.loops
 def test_operator_handles_objects_until_stopped(start: Starter, cluster: LocalCluster) -> None:
     with start("run", "-A", "--standalone", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for(r"\[default/obj1\] Hello, obj1! Your duration is 1m.")
+        cluster.apply({**OBJ, "metadata": {"name": "obj2"}})
+        process.wait_for(r"\[default/obj2\] Hello, obj2! Your duration is 1m.")
         process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
         assert process.stop() == 0
         assert "Traceback" not in process.output
@@ -91,8 +98,6 @@ def test_second_signal_stops_the_operator_at_once(
         "    time.sleep(1000)\n"
     )
     with start("run", "stuck.py", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for("stuck$")
         process.press_ctrl_c()
         process.wait_for("SIGINT is received")
@@ -118,8 +123,6 @@ def test_hung_handlers_do_not_hold_the_exit(start: Starter, cluster: LocalCluste
         "    threading.Event().wait()\n"
     )
     with start("run", "--standalone", "stuck.py", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for("stuck$", times=2)
         process.press_ctrl_c()
         assert process.wait() == 0
@@ -202,8 +205,6 @@ def test_options_by_environment_variables(start: Starter, cluster: LocalCluster)
     env = {"KOPF_RUN_LOG_FORMAT": "json", "KOPF_RUN_LOG_REFKEY": "ref", "KOPF_RUN_NAMESPACE": "default other"}
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
     with start("run", HANDLERS, kubeconfig=cluster.kubeconfig, **env) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for('"Creation is processed')
         assert process.stop() == 0
         lines: list[dict[str, Any]] = [json.loads(line) for line in process.output.splitlines()]
@@ -279,8 +280,6 @@ def test_files_and_modules_together(start: Starter, cluster: LocalCluster, tmp_p
         (tmp_path / path).write_text(f"import kopf\n@kopf.on.create('kopfexamples')\ndef {name}_fn(**_):\n    pass\n")
     args = ["file1.py", "file2.py", "-m", "package1.module1", "--module", "package2.module2"]
     with start("run", *args, kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for("Creation is processed: 4 succeeded; 0 failed.")
         for path in paths:
             assert f"Handler '{pathlib.Path(path).stem}_fn' succeeded." in process.output
@@ -414,24 +413,34 @@ def test_controls_for_those_who_call_it_from_python(
         future.result(PATIENCE)
 
 
-def test_no_way_to_log_in_is_one_clear_message(start: Starter) -> None:
-    with start("run", HANDLERS) as process:
+@pytest.mark.parametrize(
+    ("deed", "server", "texts"),
+    [
+        pytest.param("pass", None, ["kubeconfig"], id="no-way-to-log-in"),
+        pytest.param("raise kopf.PermanentError('not today')", None, ["start_fn"], id="failed-startup"),
+        pytest.param(
+            "settings.networking.error_backoffs = [0.01]",
+            "http://127.0.0.1:1",
+            ["the cluster is unreachable: GET http://127.0.0.1:1", "KUBECONFIG"],
+            id="unreachable-cluster",
+        ),
+    ],
+)
+def test_what_ends_the_operator_is_one_clear_message(
+    start: Starter, tmp_path: pathlib.Path, deed: str, server: str | None, texts: list[str]
+) -> None:
+    (tmp_path / "handlers.py").write_text(
+        f"import kopf\n@kopf.on.startup()\ndef start_fn(settings, **_):\n    {deed}\n"
+    )
+    kubeconfig = tmp_path / "kubeconfig.yaml"
+    if server is not None:
+        write_kubeconfig(kubeconfig, server)
+    with start("run", "handlers.py", kubeconfig=kubeconfig) as process:
         assert process.wait() == 1
         assert "Traceback" not in process.output
         [line] = [line for line in process.output.splitlines() if "CRITICAL" in line]
-    assert "kopf.cli             [CRITICAL] The operator cannot go on: " in line
-    assert "kubeconfig" in line
-
-
-def test_failed_startup_is_one_clear_message(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "handlers.py").write_text(
-        "import kopf\n@kopf.on.startup()\ndef start_fn(**_):\n    raise kopf.PermanentError('not today')\n"
-    )
-    with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
-        assert process.wait() == 1
-        [line] = [line for line in process.output.splitlines() if "CRITICAL" in line]
-    assert "The operator cannot go on: " in line
-    assert "start_fn" in line
+    for text in ["kopf.cli             [CRITICAL] The operator cannot go on: ", *texts]:
+        assert text in line
 
 
 # ------------------------------------------------------------------ what ends before anything is started
@@ -511,24 +520,6 @@ def test_liveness_endpoints(start: Starter, cluster: LocalCluster, tmp_path: pat
         assert process.stop() == 0
 
 
-def test_unreachable_clusters_are_one_clear_message(start: Starter, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "handlers.py").write_text(
-        "import kopf\n"
-        "@kopf.on.startup()\n"
-        "def startup_fn(settings, **_):\n"
-        "    settings.networking.error_backoffs = [0.01]\n"
-    )
-    url = f"http://127.0.0.1:{find_free_port()}"
-    kubeconfig = tmp_path / "kubeconfig.yaml"
-    write_kubeconfig(kubeconfig, url)
-    with start("run", "handlers.py", kubeconfig=kubeconfig) as process:
-        assert process.wait() == 1
-        assert "Traceback" not in process.output
-        [line] = [line for line in process.output.splitlines() if "CRITICAL" in line]
-    assert f"The operator cannot go on: the cluster is unreachable: GET {url}" in line
-    assert "KUBECONFIG" in line
-
-
 FAILING = (
     "import kopf\n"
     "def helper():\n"
@@ -551,8 +542,6 @@ def test_tracebacks_are_of_the_users_code_unless_debugging(
 ) -> None:
     (tmp_path / "handlers.py").write_text(FAILING)
     with start("run", *options, "handlers.py", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for("Creation is processed: 0 succeeded; 2 failed.")
         assert process.stop() == 0
         tracebacks = process.output.split("Traceback (most recent call last):\n")[1:]
@@ -569,7 +558,6 @@ def test_formats_of_ones_own(start: Starter, cluster: LocalCluster) -> None:
     options = ["--log-format", "%(levelname)s | %(message)s"]
     with start("run", *options, HANDLERS, kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("^INFO | Initial authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for(r"^INFO \| \[default/obj1\] Hello, obj1!")
 
 
@@ -584,8 +572,6 @@ def test_logging_by_a_configuration_file(start: Starter, cluster: LocalCluster, 
         root: {level: INFO, handlers: [console, file]}
     """)
     with start("run", "--log-config=logging.yaml", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for("^mine: kopf.objects: Hello, obj1!")
         assert process.stop() == 0
         assert all(line.startswith("mine: ") for line in process.output.splitlines())
@@ -631,8 +617,6 @@ def test_logging_configured_by_the_users_code(start: Starter, cluster: LocalClus
         "    logger.info('hello')\n"
     )
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
         process.wait_for("Creation is processed")
         assert process.stop() == 0
         lines = process.output.splitlines()

@@ -217,35 +217,22 @@ async def test_request_timeout(server: ScriptedServer, api: APIClient, settings:
 
 
 @pytest.mark.fastforward
-async def test_connect_timeout(
-    server: ScriptedServer, vault: Vault, api: APIClient, settings: OperatorSettings
-) -> None:
-    settings.networking.connect_timeout = 5
-    settings.networking.error_backoffs = ()
-    with socket.create_server(("127.0.0.1", 0)) as mute:  # it never accepts, so the TLS handshake hangs
-        url = f"https://127.0.0.1:{mute.getsockname()[1]}"
-        vault.populate([ConnectionInfo(server=url, insecure=True, priority=1)])
-        started = asyncio.get_running_loop().time()
-        with pytest.raises(APINetworkError, match=r"onnection timeout"):
-            await api.get("/x")
-        assert asyncio.get_running_loop().time() - started < 10
-
-
-@pytest.mark.fastforward
 @pytest.mark.parametrize(
-    ("watching", "connecting", "requests", "expected"),
+    ("is_stream", "watching", "connecting", "requests", "expected"),
     [
-        (5, 50, 500, 5),  # the most specific one
-        (50, 5, 500, 50),
-        (None, 5, 500, 5),  # that of regular requests, if there is none of streams
-        (None, None, 5, 5),  # the overall time of regular requests, if there are none for connecting
-        (None, None, 40, 40),
+        (False, 50, 5, 500, 5),
+        (True, 5, 50, 500, 5),  # the most specific one
+        (True, 50, 5, 500, 50),
+        (True, None, 5, 500, 5),  # that of regular requests, if there is none of streams
+        (True, None, None, 5, 5),  # the overall time of regular requests, if there are none for connecting
+        (True, None, None, 40, 40),
     ],
 )
-async def test_connect_timeouts_of_streams(
+async def test_connect_timeouts(
     api: APIClient,
     vault: Vault,
     settings: OperatorSettings,
+    is_stream: bool,
     watching: float | None,
     connecting: float | None,
     requests: float,
@@ -254,13 +241,14 @@ async def test_connect_timeouts_of_streams(
     settings.watching.connect_timeout = watching
     settings.networking.connect_timeout = connecting
     settings.networking.request_timeout = requests
+    settings.networking.error_backoffs = ()
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as mute:  # it never accepts, so the TLS handshake hangs
         url = f"https://127.0.0.1:{mute.getsockname()[1]}"
         vault.populate([ConnectionInfo(server=url, insecure=True, priority=1)])
         started = loop.time()
         with pytest.raises(APINetworkError, match=r"onnection timeout"):
-            await anext(api.stream("/x"))
+            await (anext(api.stream("/x")) if is_stream else api.get("/x"))
         assert expected <= loop.time() - started < expected * 1.1 + 1
 
 

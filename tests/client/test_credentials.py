@@ -117,16 +117,13 @@ async def test_ready_made_sessions() -> None:
         assert info.default_namespace is None
 
 
-def test_unverified_connections() -> None:
-    context = ConnectionInfo(server="https://host", insecure=True).as_ssl_context()
-    assert context.verify_mode == ssl.CERT_NONE
-    assert not context.check_hostname
-
-
-def test_verified_by_default() -> None:
-    context = ConnectionInfo(server="https://host").as_ssl_context()
-    assert context.verify_mode == ssl.CERT_REQUIRED
-    assert context.check_hostname
+@pytest.mark.parametrize(
+    ("options", "mode"), [({}, ssl.CERT_REQUIRED), ({"insecure": True}, ssl.CERT_NONE)], ids=["default", "insecure"]
+)
+def test_verification(options: Any, mode: ssl.VerifyMode) -> None:
+    context = ConnectionInfo(server="https://host", **options).as_ssl_context()
+    assert context.verify_mode == mode
+    assert context.check_hostname is (mode == ssl.CERT_REQUIRED)
 
 
 @pytest.mark.parametrize("form", ["pem", "pem-str", "base64", "base64-str", "path", "path-bytes", "path-str"])

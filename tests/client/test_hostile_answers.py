@@ -139,7 +139,7 @@ async def test_secrets_are_not_shown_by_the_credentials(
     caplog: pytest.LogCaptureFixture, scheme: str, userinfo: str
 ) -> None:
     proxy_url = f"{scheme}{userinfo}@proxy"
-    info = ConnectionInfo(server=f"https://{userinfo}@host", proxy_url=proxy_url, token=SECRET)
+    info = ConnectionInfo(server=f"https://{userinfo}@host", proxy_url=proxy_url, token=SECRET, insecure=True)
     assert SECRET not in repr(info)
     assert "proxy" in repr(info)
     text = ""

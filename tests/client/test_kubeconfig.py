@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kopf._client.auth.credentials import LoginError
+from kopf._client.auth.credentials import ConnectionInfo, LoginError
 from kopf._client.auth.kubeconfig import AuthProviderError, login_with_kubeconfig
 
 PEM = b"-----BEGIN CERTIFICATE-----\n"
@@ -45,6 +45,15 @@ def write(path: pathlib.Path, content: dict[str, Any]) -> pathlib.Path:
     return path
 
 
+def log_in(home: pathlib.Path, config: dict[str, Any] | None = None) -> ConnectionInfo:
+    """Log in, by this kubeconfig in the default location if there is one."""
+    if config is not None:
+        write(home / ".kube" / "config", config)
+    info = login_with_kubeconfig(logger=None, settings=None)  # any kwargs of handlers are accepted
+    assert info is not None
+    return info
+
+
 def test_no_config_at_all() -> None:
     assert login_with_kubeconfig() is None
 
@@ -63,18 +72,13 @@ def test_files_with_nothing_inside(home: pathlib.Path, monkeypatch: pytest.Monke
 
 
 def test_default_location(home: pathlib.Path) -> None:
-    write(home / ".kube" / "config", make_config())
-    info = login_with_kubeconfig(logger=None, settings=None)  # any kwargs of handlers are accepted
-    assert info is not None
-    assert info.server == "https://host:6443"
+    assert log_in(home, make_config()).server == "https://host:6443"
 
 
 def test_all_fields(home: pathlib.Path) -> None:
     cluster = {"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:3128", "tls-server-name": "name"}
     user = {"username": "u", "password": "p", "token": "t"}
-    write(home / ".kube" / "config", make_config(cluster, user, {"namespace": "ns1"}))
-    info = login_with_kubeconfig()
-    assert info is not None
+    info = log_in(home, make_config(cluster, user, {"namespace": "ns1"}))
     assert info.insecure is True
     assert info.proxy_url == "http://proxy:3128"
     assert info.tls_server_name == "name"
@@ -85,9 +89,7 @@ def test_all_fields(home: pathlib.Path) -> None:
 def test_contexts_without_users(home: pathlib.Path) -> None:
     config = make_config(users=[])
     del config["contexts"][0]["context"]["user"]
-    write(home / ".kube" / "config", config)
-    info = login_with_kubeconfig()
-    assert info is not None
+    info = log_in(home, config)
     assert info.as_http_headers() == {}
 
 
@@ -97,8 +99,7 @@ def test_paths_are_relative_to_their_file(home: pathlib.Path, monkeypatch: pytes
     write(home / "sub" / "config", make_config(cluster, user))
     monkeypatch.chdir(home)
     monkeypatch.setenv("KUBECONFIG", os.path.join("sub", "config"))
-    info = login_with_kubeconfig()
-    assert info is not None
+    info = log_in(home)
     assert info.ca_path == str(home / "sub" / "ca.crt")
     assert info.certificate_path == str(home / "sub" / ".." / "client.crt")
     assert info.private_key_path == "/abs/client.key"
@@ -109,9 +110,7 @@ def test_data_is_decoded_and_overrides_files(home: pathlib.Path) -> None:
     data = base64.b64encode(PEM).decode()
     cluster = {"certificate-authority": "ca.crt", "certificate-authority-data": data}
     user = {"client-certificate-data": data, "client-key-data": data, "client-key": "client.key"}
-    write(home / ".kube" / "config", make_config(cluster, user))
-    info = login_with_kubeconfig()
-    assert info is not None
+    info = log_in(home, make_config(cluster, user))
     assert (info.ca_path, info.ca_data) == (None, PEM)
     assert info.certificate_data == PEM
     assert (info.private_key_path, info.private_key_data) == (None, PEM)
@@ -119,9 +118,7 @@ def test_data_is_decoded_and_overrides_files(home: pathlib.Path) -> None:
 
 def test_token_file_overrides_the_token(home: pathlib.Path) -> None:
     (home / "token").write_text("fresh\n")
-    write(home / ".kube" / "config", make_config(user={"token": "stale", "tokenFile": "../token"}))
-    info = login_with_kubeconfig()
-    assert info is not None
+    info = log_in(home, make_config(user={"token": "stale", "tokenFile": "../token"}))
     assert info.token is None
     assert info.as_http_headers() == {"Authorization": "Bearer fresh"}
 
@@ -134,8 +131,7 @@ def test_first_occurrence_wins(home: pathlib.Path, monkeypatch: pytest.MonkeyPat
         write(home / "3" / "config", make_config({"server": "https://unused"}, current_context="unused")),
     ]
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, paths)))
-    info = login_with_kubeconfig()
-    assert info is not None
+    info = log_in(home)
     assert info.server == "https://host:6443"
     assert info.token is None
     assert info.token_path == str(home / "1" / "token")
@@ -149,9 +145,7 @@ def test_context_of_one_file_and_the_rest_of_another(home: pathlib.Path, monkeyp
         write(home / "3", config),
     ]
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, paths)))
-    info = login_with_kubeconfig()
-    assert info is not None
-    assert info.token == "t"
+    assert log_in(home).token == "t"
 
 
 @pytest.mark.parametrize(

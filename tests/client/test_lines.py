@@ -21,23 +21,18 @@ def test_several_lines_in_a_chunk_come_at_once() -> None:
     assert LineSplitter().feed(b"a\nb\nc\n") == [b"a", b"b", b"c"]
 
 
-def test_line_in_several_chunks() -> None:
-    assert feed(b"a", b"b", b"", b"c\nd", b"e\n") == [b"abc", b"de"]
-
-
-def test_split_characters_are_joined() -> None:
-    text = "ñандú".encode()
-    chunks = [text[i : i + 1] for i in range(len(text))]
-    assert feed(*chunks, b"\n") == [text]
-
-
-def test_empty_lines_are_dropped() -> None:
-    assert feed(b"\n\na\n", b"\n", b"\nb\n\n") == [b"a", b"b"]
-
-
-def test_incomplete_last_line_is_not_given() -> None:
-    assert feed(b"a\nb") == [b"a"]
-    assert feed(b"a") == []
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        pytest.param([b"a", b"b", b"", b"c\nd", b"e\n"], [b"abc", b"de"], id="several-chunks"),
+        pytest.param([bytes([byte]) for byte in "ñandú\n".encode()], ["ñandú".encode()], id="split-characters"),
+        pytest.param([b"\n\na\n", b"\n", b"\nb\n\n"], [b"a", b"b"], id="empty-lines-are-dropped"),
+        pytest.param([b"a\nb"], [b"a"], id="incomplete-last-line"),
+        pytest.param([b"a"], [], id="incomplete-line"),
+    ],
+)
+def test_lines_in_chunks(chunks: list[bytes], expected: list[bytes]) -> None:
+    assert feed(*chunks) == expected
 
 
 def test_endless_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,13 +150,6 @@ async def test_unused_connections_are_not_kept_for_lost_credentials(vault: Vault
         await until_closed(connection)
 
 
-async def test_unused_sessions_are_closed_at_once(vault: Vault) -> None:
-    vault.populate([info("a")])
-    connection = await peek(vault)
-    vault.invalidate(connection, ERROR)
-    await until_closed(connection)
-
-
 async def test_depletion_leads_to_another_login(vault: Vault) -> None:
     vault.populate([info("a")])
     vault.invalidate(await peek(vault), ERROR)

@@ -34,8 +34,8 @@ def summarise(events: list[WatchEvent]) -> list[Seen | str]:
 class Steps:
     """A machine and the events of its last step."""
 
-    def __init__(self, *, comparable_versions: bool = False) -> None:
-        self.machine = WatchMachine(RESOURCE, comparable_versions=comparable_versions)
+    def __init__(self, **options: Any) -> None:
+        self.machine = WatchMachine(RESOURCE, **options)
 
     def relist(self, version: int, *pages: list[KubeObject]) -> list[Seen | str]:
         events: list[WatchEvent] = []
@@ -49,6 +49,14 @@ class Steps:
         events: list[WatchEvent] = []
         self.machine.take_object(type_, item, events)
         return summarise(events)
+
+    def lose_all(self) -> list[WatchEvent]:
+        """List once more, when nothing is there anymore."""
+        events: list[WatchEvent] = []
+        self.machine.expire()
+        self.machine.begin_listing()
+        self.machine.finish_listing(events)
+        return events
 
 
 @pytest.fixture
@@ -147,39 +155,47 @@ def test_versions_that_are_no_numbers_are_not_compared(version: str) -> None:
     assert [event[0] for event in steps.take("ADDED", item)] == ["ADDED"]
 
 
-def test_bookmarks_move_the_version_only(steps: Steps) -> None:
+@pytest.mark.parametrize(("version", "expected"), [("20", "20"), ("", "10")])
+def test_bookmarks_move_the_version_only_if_they_have_one(steps: Steps, version: str, expected: str) -> None:
     steps.relist(10, [make("a", 1)])
-    steps.machine.take_bookmark("20")
-    assert steps.machine.version == "20"
+    steps.machine.take_bookmark(version)
+    assert steps.machine.version == expected
     assert steps.machine.state is State.WATCHING
 
 
-def test_bookmarks_without_versions_change_nothing(steps: Steps) -> None:
-    steps.relist(10, [make("a", 1)])
-    steps.machine.take_bookmark("")
-    assert steps.machine.version == "10"
-
-
-def test_deletion_of_the_unknown_is_still_reported(steps: Steps) -> None:
-    steps.relist(10, [])
-    assert steps.take("DELETED", make("a", 11)) == [("DELETED", "a", "uid-a", "11")]
-
-
-def test_late_deletion_does_not_affect_the_recreated_object(steps: Steps) -> None:
-    steps.relist(10, [make("a", 9, "new")])
-    assert steps.take("DELETED", make("a", 11, "old")) == [("DELETED", "a", "old", "11")]
-    assert len(steps.machine) == 1
-
-
-def test_recreation_unnoticed_by_the_stream(steps: Steps) -> None:
-    steps.relist(10, [make("a", 1, "old")])
-    assert steps.take("ADDED", make("a", 11, "new")) == [("DELETED", "a", "old", "1"), ("ADDED", "a", "new", "11")]
-    assert len(steps.machine) == 1
-
-
-def test_similar_uids_are_different(steps: Steps) -> None:
-    steps.relist(10, [make("a", 1, "u")])
-    assert steps.take("MODIFIED", make("a", 11, "uu")) == [("DELETED", "a", "u", "1"), ("MODIFIED", "a", "uu", "11")]
+@pytest.mark.parametrize(
+    ("listed", "type_", "item", "expected"),
+    [
+        pytest.param([], "DELETED", make("a", 11), [("DELETED", "a", "uid-a", "11")], id="deletion-of-the-unknown"),
+        pytest.param(
+            [make("a", 9, "new")],
+            "DELETED",
+            make("a", 11, "old"),
+            [("DELETED", "a", "old", "11")],
+            id="late-deletion-before-a-recreation",
+        ),
+        pytest.param(
+            [make("a", 1, "old")],
+            "ADDED",
+            make("a", 11, "new"),
+            [("DELETED", "a", "old", "1"), ("ADDED", "a", "new", "11")],
+            id="unnoticed-recreation",
+        ),
+        pytest.param(
+            [make("a", 1, "u")],
+            "MODIFIED",
+            make("a", 11, "uu"),
+            [("DELETED", "a", "u", "1"), ("MODIFIED", "a", "uu", "11")],
+            id="similar-uids",
+        ),
+    ],
+)
+def test_events_of_other_uids_than_the_known_ones(
+    steps: Steps, listed: list[KubeObject], type_: str, item: KubeObject, expected: list[Seen]
+) -> None:
+    steps.relist(10, listed)
+    assert steps.take(type_, item) == expected
+    assert len(steps.machine) == len(listed)
 
 
 def test_expired_version(steps: Steps) -> None:
@@ -228,21 +244,18 @@ def test_repeated_listing_started_anew(steps: Steps) -> None:
 
 
 def test_synthetic_deletions_have_the_identity(steps: Steps) -> None:
-    events: list[WatchEvent] = []
     steps.relist(10, [make("a", 1)])
-    steps.machine.expire()
-    steps.machine.begin_listing()
-    steps.machine.finish_listing(events)
+    events = steps.lose_all()
     metadata = {"name": "a", "namespace": "ns", "uid": "uid-a", "resourceVersion": "1"}
     assert dict(events[0].object) == {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": metadata}
     assert events[0].object.head.namespace == "ns"
 
 
 def test_synthetic_deletions_have_what_is_filtered_by() -> None:
-    machine, events = WatchMachine(RESOURCE, labels={"a", "b"}, annotations={"c"}), list[WatchEvent]()
+    steps = Steps(labels={"a", "b"}, annotations={"c"})
     metadata = {"name": "x", "uid": "u", "resourceVersion": "1"}
-    machine.begin_listing()
-    machine.take_page(
+    steps.relist(
+        1,
         [
             KubeObject.from_dict(
                 {
@@ -251,25 +264,16 @@ def test_synthetic_deletions_have_what_is_filtered_by() -> None:
             ),
             KubeObject.from_dict({"metadata": {**metadata, "name": "y", "labels": {"z": ""}}}),
         ],
-        "1",
-        events,
     )
-    machine.finish_listing(events)
-    machine.expire()
-    machine.begin_listing()
-    events.clear()
-    machine.finish_listing(events)
+    events = steps.lose_all()
     assert dict(events[0].object["metadata"]) == {**metadata, "labels": {"a": "1 2"}, "annotations": {"c": "{}"}}
     assert dict(events[1].object["metadata"]) == {**metadata, "name": "y"}
 
 
 def test_synthetic_deletions_of_cluster_scoped_objects(steps: Steps) -> None:
-    events: list[WatchEvent] = []
     content = b'{"metadata":{"name":"x","uid":"u","resourceVersion":"1"}}'
     steps.relist(10, [KubeObject.from_json(content)])
-    steps.machine.expire()
-    steps.machine.begin_listing()
-    steps.machine.finish_listing(events)
+    events = steps.lose_all()
     assert events[0].object.head.namespace is None
     assert "namespace" not in events[0].object["metadata"]
 

@@ -25,15 +25,20 @@ def notices(simulation: Simulation) -> Notices:
     return notices
 
 
+async def handle(simulation: Simulation) -> None:
+    """Let the operator handle an object that comes when it runs already."""
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.settle()
+
+
 async def test_way_of_an_object(simulation: Simulation, notices: Notices) -> None:
     @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> dict[str, str]:
         return {"done": "yes"}
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.settle()
+    await handle(simulation)
     told = notices.of(
         "object_seen", "object_queued", "work_begun", "pass_begun", "pass_decided", "attempt_begun", "attempt_ended",
         "object_patched", "pass_ended", "work_ended",
@@ -85,10 +90,7 @@ async def test_cancelled_attempts(simulation: Simulation, notices: Notices) -> N
     async def daemon_fn(**_: Any) -> None:
         await asyncio.Event().wait()
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.settle()
+    await handle(simulation)
     await simulation.stop()
     assert [item.outcome for item in notices.of("attempt_ended")] == [None]
 
@@ -124,10 +126,7 @@ async def test_pauses_and_events(simulation: Simulation, notices: Notices) -> No
     async def create_fn(body: kopf.Body, **_: Any) -> None:
         kopf.info(body, reason="Hello", message="world")
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.settle()
+    await handle(simulation)
     assert ("Hello", "world") in {(item.reason, item.message) for item in notices.of("event_posted")}
     assert not notices.of("event_dropped")
     assert notices.of("pause_changed")[-1].pause.reasons == ()  # it has waited to know of its peers

@@ -45,6 +45,13 @@ def fail(state: ObjectState, obj: KubeObject, *, times: int = 1, now: float = 0)
         state.on_failure(obj, now)
 
 
+def write(state: ObjectState, version: int, *, now: float = 0) -> None:
+    """Let the object be handled with a write, of which only the echo is to come."""
+    start(state, make(1))
+    assert state.on_response(make(1), make(version), now) is True
+    state.on_result(Result(make(version), changed=True, settled=True), now)
+
+
 def is_ready(state: ObjectState) -> bool:
     return state.is_ready
 
@@ -66,8 +73,11 @@ def test_nothing_is_to_be_done_at_first(state: ObjectState) -> None:
         state.on_start()
 
 
-def test_nothing_was_handled_before_the_first_handling(state: ObjectState) -> None:
+def test_nothing_is_remembered_at_first(state: ObjectState) -> None:
+    memory = state.memory
     assert state.last_seen is None
+    assert (memory.initial, memory.unsaved, memory.saved, memory.baseline) == (False, None, None, None)
+    assert (memory.errors, memory.conflicts) == (0, 0)
 
 
 def test_an_event_is_to_be_handled(state: ObjectState) -> None:
@@ -192,11 +202,7 @@ def test_the_delays_grow_with_the_errors_and_the_last_one_is_repeated(state: Obj
     ],
 )
 def test_delays_can_be_anything_that_can_be_iterated_over(delays: Iterable[float], expected: list[float]) -> None:
-    assert [get_delay(delays, errors) for errors in (1, 2)] == expected
-
-
-def test_no_delay_for_no_errors() -> None:
-    assert get_delay((10, 20), 0) == 0
+    assert [get_delay(delays, errors) for errors in (0, 1, 2)] == [0, *expected]
 
 
 def test_a_success_resets_the_errors_and_an_error_in_the_result_does_not(state: ObjectState) -> None:
@@ -263,7 +269,7 @@ def test_what_comes_during_the_failing_handling_overtakes_the_delay_too(
 def test_the_first_conflict_is_not_a_failure(state: ObjectState) -> None:
     obj = start(state, make(1))
     assert state.on_failure(obj, 100, is_conflict=True) is None
-    assert state.memory.errors == 0
+    assert (state.memory.conflicts, state.memory.errors) == (1, 0)
     assert get_alarm(state) == 110
     state.on_event(make(2), 101)
     assert is_ready(state)
@@ -324,18 +330,10 @@ def test_what_was_called_since_the_first_listing_is_known_after_another_listing(
     assert state.memory.called == {"one"}
 
 
-def test_conflicts_are_counted(state: ObjectState) -> None:
-    obj = start(state, make(1))
-    state.on_failure(obj, 0, is_conflict=True)
-    assert (state.memory.conflicts, state.memory.errors) == (1, 0)
-
-
 @pytest.mark.parametrize("comparable", [True, False])
 def test_a_write_that_changes_nothing_has_no_echo(comparable: bool) -> None:
     state = ObjectState(make_rules(comparable=comparable))
-    start(state, make(1))
-    assert state.on_response(make(1), make(1), 0) is True
-    state.on_result(Result(make(1), changed=True, settled=True), 0)
+    write(state, 1)
     assert state.is_idle
 
 
@@ -351,9 +349,7 @@ def test_comparable_versions_tell_if_what_waits_is_newer_than_the_response(versi
 @pytest.mark.parametrize("comparable", [True, False])
 def test_the_echo_of_our_own_write_is_not_handled(comparable: bool) -> None:
     state = ObjectState(make_rules(comparable=comparable))
-    start(state, make(1))
-    assert state.on_response(make(1), make(2), 0) is True
-    state.on_result(Result(make(2), changed=True, settled=True), 0)
+    write(state, 2)
     assert not state.is_idle  # the echo is to be recognised
     assert state.on_event(make(2), 0) is False
     assert not is_ready(state)
@@ -363,18 +359,14 @@ def test_the_echo_of_our_own_write_is_not_handled(comparable: bool) -> None:
 @pytest.mark.parametrize("comparable", [True, False])
 def test_what_comes_after_the_echo_is_handled(comparable: bool) -> None:
     state = ObjectState(make_rules(comparable=comparable))
-    start(state, make(1))
-    state.on_response(make(1), make(3), 0)
-    state.on_result(Result(make(3), changed=True, settled=True), 0)
+    write(state, 3)
     assert [state.on_event(make(version), 0) for version in (2, 3, 4)] == [False, False, True]
     assert state.pending == make(4)
 
 
 def test_comparable_versions_need_neither_the_echo_nor_the_time() -> None:
     state = ObjectState(make_rules(comparable=True))
-    start(state, make(1))
-    state.on_response(make(1), make(5), 0)
-    state.on_result(Result(make(5), changed=True, settled=True), 0)
+    write(state, 5)
     assert state.on_event(make(4), 0) is False
     assert get_alarm(state) is None
     assert state.on_event(make(6), 0) is True
@@ -398,9 +390,7 @@ def test_what_has_come_after_the_early_echo_is_newer_than_the_response(state: Ob
 
 
 def test_without_the_echo_the_last_state_is_believed_after_a_while(state: ObjectState) -> None:
-    start(state, make(1))
-    state.on_response(make(1), make(5), 100)
-    state.on_result(Result(make(5), changed=True, settled=True), 100)
+    write(state, 5, now=100)
     assert get_alarm(state) is None
     state.on_event(make(2), 101)
     state.on_event(make(3), 104)
@@ -424,9 +414,7 @@ def test_what_only_seemed_to_be_older_than_the_response_is_believed_after_a_whil
 
 
 def test_the_echo_confirms_that_what_was_before_it_is_older(state: ObjectState) -> None:
-    start(state, make(1))
-    state.on_response(make(1), make(5), 0)
-    state.on_result(Result(make(5), changed=True, settled=True), 0)
+    write(state, 5)
     state.on_event(make(3), 1)
     state.on_event(make(5), 2)
     assert get_alarm(state) is None
@@ -434,9 +422,7 @@ def test_the_echo_confirms_that_what_was_before_it_is_older(state: ObjectState) 
 
 
 def test_news_are_believed_at_once_and_replace_what_was_in_doubt(state: ObjectState) -> None:
-    start(state, make(1))
-    state.on_response(make(1), make(5), 0)
-    state.on_result(Result(make(5), changed=True, settled=True), 0)
+    write(state, 5)
     for version in (3, 5, 6):
         state.on_event(make(version), 1)
     assert get_alarm(state) is None
@@ -494,17 +480,12 @@ def test_a_request_during_the_handling_is_fulfilled_after_it(state: ObjectState)
     assert state.is_idle
 
 
-def test_a_request_does_not_cure_errors(state: ObjectState) -> None:
-    fail(state, make(1))
-    state.on_request(make(1))
-    assert not is_ready(state)
-    assert get_alarm(state) == 10
-
-
-def test_a_request_for_a_deleted_object_does_not_wait_for_the_cure(state: ObjectState) -> None:
-    fail(state, make(1, deleted=True))
-    state.on_request(make(1, deleted=True))
-    assert is_ready(state)
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_request_cures_errors_of_deleted_objects_only(state: ObjectState, deleted: bool) -> None:
+    fail(state, make(1, deleted=deleted))
+    state.on_request(make(1, deleted=deleted))
+    assert is_ready(state) is deleted
+    assert deleted or get_alarm(state) == 10
 
 
 def test_a_request_drops_the_progress_that_belongs_to_another_state(state: ObjectState) -> None:
@@ -522,12 +503,6 @@ def test_what_is_not_saved_is_not_forgotten(state: ObjectState) -> None:
     state.memory.unsaved = UNSAVED
     state.on_result(Result(obj), 0)
     assert not state.is_idle
-
-
-def test_the_memory_is_empty_at_first(state: ObjectState) -> None:
-    memory = state.memory
-    assert (memory.initial, memory.unsaved, memory.saved, memory.baseline) == (False, None, None, None)
-    assert (memory.errors, memory.conflicts) == (0, 0)
 
 
 def test_states_are_small() -> None:

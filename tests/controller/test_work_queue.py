@@ -231,15 +231,6 @@ def test_exemptions_add_up() -> None:
     assert bench.take_all() == "d"
 
 
-def test_those_that_are_done_make_room() -> None:
-    bench = Bench(1)
-    for key in "abc":
-        bench.queue.add(key)
-    assert bench.take_all() == "a"
-    bench.queue.done("a")
-    assert bench.take_all() == "b"
-
-
 def test_alarms_go_off_in_time_and_once(bench: Bench) -> None:
     bench.queue.set_alarm("a", 2.0)
     bench.queue.set_alarm("b", 1.0)
@@ -273,13 +264,6 @@ def test_there_is_at_most_one_alarm_for_a_key(
     assert bench.clock.count() == len(due)
     bench.clock.advance(10)
     assert bench.due == due
-
-
-def test_the_same_time_again_costs_nothing(bench: Bench) -> None:
-    bench.queue.set_alarm("a", 1.0)
-    [alarm] = bench.clock.alarms
-    bench.queue.set_alarm("a", 1.0)
-    assert bench.clock.alarms == [alarm]
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
@@ -479,7 +463,7 @@ class Model:
         self.alarms.clear()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)  # they are cheap, and judge the broken queues of `make mutants`
 @given(st.binary(max_size=60))
 def test_it_does_the_same_as_the_model(actions: bytes) -> None:
     model = Model()

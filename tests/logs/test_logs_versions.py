@@ -1,7 +1,8 @@
-"""JSON logs are the same with all versions of the library that formats them."""
+"""JSON logs are the same with all versions of the library that formats them; ``make logins`` checks more of them."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -16,6 +17,6 @@ def test_the_installed_version() -> None:
     check_json_logs(sys.executable)
 
 
-@pytest.mark.parametrize("version", ["2.0.0", "2.0.7", "3.0.1", "3.3.0"])
+@pytest.mark.parametrize("version", ["2.0.7", *(["2.0.0", "3.0.1", "3.3.0"] if "KOPF_LOGINS" in os.environ else [])])
 def test_old_versions(version: str) -> None:
     check_json_logs(sys.executable, get_old(f"python-json-logger-{version}", [f"python-json-logger=={version}"]))

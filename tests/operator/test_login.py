@@ -50,9 +50,14 @@ class Door:
         self.vault.release(connection)
         return connection
 
-    def refuse(self, connection: Connection, *, has_worked: bool) -> None:
+    async def lose(self, *, has_worked: bool) -> asyncio.Task[None]:
+        """Log in, and let the credentials be refused then; give the task that replaces them."""
+        await self.authenticator.login()
+        running = asyncio.create_task(self.authenticator.run())
+        connection = await self.take()
         connection.has_worked = has_worked
         self.vault.invalidate(connection, Exception("HTTP 401"))
+        return running
 
 
 @pytest.fixture
@@ -102,21 +107,24 @@ async def test_what_is_told(door: Door, caplog: pytest.LogCaptureFixture, verbos
 
 async def test_lost_credentials_are_replaced(door: Door) -> None:
     door.declare("a", "b")
-    await door.authenticator.login()
-    running = asyncio.create_task(door.authenticator.run())
-    door.refuse(await door.take(), has_worked=True)
+    running = await door.lose(has_worked=True)
     assert (await door.take()).token == "b"
     running.cancel()
 
 
-async def test_what_has_never_worked_is_given_up(door: Door) -> None:
-    door.declare("a")
-    await door.authenticator.login()
-    running = asyncio.create_task(door.authenticator.run())
-    door.refuse(await door.take(), has_worked=False)
-    with pytest.raises(LoginError, match="Ran out of valid credentials"):
+@pytest.mark.parametrize(
+    ("outcomes", "has_worked", "error"),
+    [
+        pytest.param(["a"], False, "Ran out of valid credentials", id="never-worked"),
+        pytest.param(["a", ValueError("boo!")], True, "boo!", id="failed-handler"),
+    ],
+)
+async def test_what_is_given_up(door: Door, outcomes: list[Any], has_worked: bool, error: str) -> None:
+    door.declare(*outcomes)
+    running = await door.lose(has_worked=has_worked)
+    with pytest.raises(LoginError, match=error):
         await door.take()
-    with pytest.raises(LoginError):
+    with pytest.raises(LoginError, match=error):
         await running
     assert door.attempts == 2
 
@@ -124,23 +132,9 @@ async def test_what_has_never_worked_is_given_up(door: Door) -> None:
 async def test_what_has_worked_is_tried_again_for_a_while(door: Door, caplog: pytest.LogCaptureFixture) -> None:
     """A server can refuse what is good, e.g. while it starts; or whoever renews the credentials is late."""
     door.declare("a", "a", "b")
-    await door.authenticator.login()
-    running = asyncio.create_task(door.authenticator.run())
-    door.refuse(await door.take(), has_worked=True)
+    running = await door.lose(has_worked=True)
     started = asyncio.get_running_loop().time()
     assert (await door.take()).token in ("a", "b")
     assert 1 <= asyncio.get_running_loop().time() - started < 2
     assert "The login has failed, and is tried again in 1 seconds" in caplog.text
     running.cancel()
-
-
-async def test_handlers_that_give_up_are_not_insisted_on(door: Door) -> None:
-    door.declare("a", ValueError("boo!"))
-    await door.authenticator.login()
-    running = asyncio.create_task(door.authenticator.run())
-    door.refuse(await door.take(), has_worked=True)
-    with pytest.raises(LoginError, match="boo!"):
-        await door.take()
-    with pytest.raises(LoginError, match="boo!"):
-        await running
-    assert door.attempts == 2

@@ -90,7 +90,7 @@ async def test_renewals_under_load_lose_nothing(
     use(operator, ShortLivedServer(port=0, cadump=dump))
     await operator.launch()
     first = (await wait_for_webhooks(api))[0]["clientConfig"]
-    loads = [asyncio.create_task(create_many(api, str(n))) for n in range(4)]
+    loads = [asyncio.create_task(create_many(api, str(n))) for n in range(2)]
     try:
         second = (await wait_for_webhooks(api, lambda found: is_changed(found, first)))[0]["clientConfig"]
         # The next change is in the second round, when the first certificate is already not in use for long.
@@ -119,7 +119,7 @@ async def create_many(api: API, prefix: str) -> None:
     while True:
         number += 1
         await create(api, f"obj{prefix}-{number}")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
 
 
 async def test_rolling_restarts_lose_nothing(
@@ -138,7 +138,7 @@ async def test_rolling_restarts_lose_nothing(
     await replicas[0].launch()
     cluster.register_service("default", "operator", "127.0.0.1", ports[0])
     await wait_for_webhooks(api)
-    loads = [asyncio.create_task(create_many(api, str(n))) for n in range(4)]
+    loads = [asyncio.create_task(create_many(api, str(n))) for n in range(2)]
     try:
         for old, new, port in zip(replicas, replicas[1:], ports[1:], strict=False):
             await new.launch()

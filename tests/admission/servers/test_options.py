@@ -38,10 +38,7 @@ LOCAL_SERVERS = {
     kopf.WebhookMinikubeServer: "host.minikube.internal",
     kopf.WebhookDockerDesktopServer: "host.docker.internal",
 }
-
-
-def get_host(config: WebhookClientConfig) -> str | None:
-    return urllib.parse.urlsplit(config["url"] or "").hostname
+CHOSEN = {"host": "other.example.com", "addr": "127.0.0.1", "path": "/x", "extra_sans": ["extra.example.com"]}
 
 
 def get_names(config: WebhookClientConfig) -> set[str]:
@@ -132,20 +129,34 @@ async def test_a_busy_port_is_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "host", "names", "is_open"),
+    ("cls", "options", "url", "others", "is_open"),
     [
-        ({"addr": "127.0.0.1"}, "127.0.0.1", ["127.0.0.1"], False),
-        ({"addr": "0.0.0.0"}, "127.0.0.1", ["127.0.0.1"], True),  # neither URLs nor certificates can have 0.0.0.0
-        ({"host": "somewhere.example.com"}, "somewhere.example.com", ["somewhere.example.com", "localhost"], True),
-        ({"addr": "127.0.0.1", "host": "a.example.com"}, "a.example.com", ["a.example.com", "127.0.0.1"], False),
+        (kopf.WebhookServer, {"addr": "127.0.0.1"}, "https://127.0.0.1:{}", [], False),
+        # Neither URLs nor certificates can have 0.0.0.0.
+        (kopf.WebhookServer, {"addr": "0.0.0.0"}, "https://127.0.0.1:{}", [], True),
+        (kopf.WebhookServer, {"host": "x.example.com"}, "https://x.example.com:{}", ["localhost"], True),
+        (
+            kopf.WebhookServer,
+            {"addr": "127.0.0.1", "host": "x.example.com"},
+            "https://x.example.com:{}",
+            ["127.0.0.1"],
+            False,
+        ),
+        *((cls, {}, f"https://{host}:{{}}", ["localhost"], True) for cls, host in LOCAL_SERVERS.items()),
+        *(
+            (cls, CHOSEN, "https://other.example.com:{}/x", ["127.0.0.1", "extra.example.com"], False)
+            for cls in LOCAL_SERVERS
+        ),
     ],
-    ids=str,
+    ids=lambda arg: getattr(arg, "__name__", str(arg)),
 )
-async def test_addresses_and_hosts(options: dict[str, str], host: str, names: list[str], is_open: bool) -> None:
-    async with serving(kopf.WebhookServer(port=0, **options)) as running:  # type: ignore[arg-type]
+async def test_addresses_and_hosts(
+    cls: type[kopf.WebhookServer], options: dict[str, Any], url: str, others: list[str], is_open: bool
+) -> None:
+    async with serving(cls(port=0, **options)) as running:
         config = running.configs[0]
-        assert get_host(config) == host
-        assert get_names(config) == {*names}
+        assert config["url"] == url.format(get_port(config))
+        assert get_names(config) == {urllib.parse.urlsplit(url.format(1)).hostname, *others}
         assert (await send(config))[0] == 200
         assert await is_reachable(get_other_address(), get_port(config)) is is_open
 
@@ -178,25 +189,6 @@ async def test_the_path(path: str) -> None:
         assert (await send(config, path="/handler1"))[0] == 200
         assert (await send({**config, "url": f"https://localhost:{get_port(config)}/handler1"}))[0] == 404
     assert [call["webhook"] for call in reviewer.calls] == ["handler1"]
-
-
-@pytest.mark.parametrize("cls", LOCAL_SERVERS, ids=lambda cls: cls.__name__)
-async def test_servers_of_local_clusters(cls: type[kopf.WebhookServer]) -> None:
-    async with serving(cls(port=0)) as running:
-        config = running.configs[0]
-        assert get_host(config) == LOCAL_SERVERS[cls]
-        assert get_names(config) == {LOCAL_SERVERS[cls], "localhost"}
-        assert (await send(config))[0] == 200
-        assert await is_reachable(get_other_address(), get_port(config))
-
-
-@pytest.mark.parametrize("cls", LOCAL_SERVERS, ids=lambda cls: cls.__name__)
-async def test_servers_of_local_clusters_have_the_same_options(cls: type[kopf.WebhookServer]) -> None:
-    server = cls(port=0, host="other.example.com", addr="127.0.0.1", path="/x", extra_sans=["extra.example.com"])
-    async with serving(server) as running:
-        config = running.configs[0]
-        assert config["url"] == f"https://other.example.com:{get_port(config)}/x"
-        assert get_names(config) == {"other.example.com", "127.0.0.1", "extra.example.com"}
 
 
 async def test_insecure_servers() -> None:
@@ -276,7 +268,7 @@ async def test_failed_handshakes_are_told_of(caplog: pytest.LogCaptureFixture) -
 
 async def test_failed_handshakes_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(kopf.WebhookServer(port=0)) as running:
-        for _ in range(50):
+        for _ in range(25):
             with pytest.raises(ssl.SSLCertVerificationError):
                 await asyncio.to_thread(connect_untrustingly, get_port(running.configs[0]))
         assert (await send(running.configs[0]))[0] == 200

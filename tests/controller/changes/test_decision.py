@@ -590,54 +590,42 @@ def test_the_finalizer_comes_with_other_changes_if_nothing_is_to_be_called() -> 
 
 
 @pytest.mark.parametrize(
-    ("handlers", "finalizers", "options", "change"),
+    ("handlers", "finalizers", "background", "is_required", "change"),
     [
-        pytest.param(DELETE, [FINALIZER], {}, None, id="needed"),
-        pytest.param(DELETE, [], {}, ADD, id="needed-and-absent"),
-        pytest.param(CREATE, [FINALIZER], {}, REMOVE, id="not-needed"),
-        pytest.param(CREATE, ["other"], {}, None, id="not-needed-and-absent"),
-        pytest.param(OPTIONAL, [FINALIZER], {}, REMOVE, id="optional"),
-        pytest.param(OPTIONAL, [], {}, None, id="optional-and-absent"),
-        pytest.param(CREATE, [FINALIZER], {"background": Company(running=True)}, None, id="accompanied"),
+        pytest.param(DELETE, [FINALIZER], None, True, None, id="needed"),
+        pytest.param(DELETE, [], None, True, ADD, id="needed-and-absent"),
+        pytest.param(DELETE, [FINALIZER], Company(over=True), True, None, id="needed-with-daemons-over"),
+        pytest.param(CREATE, [FINALIZER], None, False, REMOVE, id="not-needed"),
+        pytest.param(CREATE, ["other"], None, False, None, id="not-needed-and-absent"),
+        pytest.param(OPTIONAL, [FINALIZER], None, False, REMOVE, id="optional"),
+        pytest.param(OPTIONAL, [], None, False, None, id="optional-and-absent"),
+        pytest.param(CREATE, [FINALIZER], Company(running=True), False, None, id="accompanied"),
         pytest.param(
             CREATE,
             [FINALIZER],
-            {"background": Company(running=True, optional=True)},
+            Company(running=True, optional=True),
+            False,
             REMOVE,
             id="accompanied-by-optional-ones",
         ),
-        pytest.param(DAEMON, [FINALIZER], {"background": Company(running=True)}, None, id="with-a-daemon"),
-        pytest.param(DAEMON, [FINALIZER], {"background": Company(over=True)}, REMOVE, id="with-a-daemon-that-is-over"),
-        pytest.param(DAEMON, [], {"background": Company(over=True)}, None, id="with-a-daemon-that-is-over-and-absent"),
-        pytest.param(CREATE, [FINALIZER], {"removals": 2}, REMOVE, id="put-back-twice"),
-        pytest.param(CREATE, [FINALIZER], {"removals": 3}, None, id="put-back-again-and-again"),
+        pytest.param(DAEMON, [FINALIZER], Company(running=True), True, None, id="with-a-daemon"),
+        pytest.param(DAEMON, [FINALIZER], Company(over=True), False, REMOVE, id="with-a-daemon-that-is-over"),
+        pytest.param(DAEMON, [], Company(over=True), False, None, id="with-a-daemon-that-is-over-and-absent"),
+        pytest.param(ONLY_DAEMON, [FINALIZER], None, True, None, id="only-a-daemon"),
+        pytest.param(ONLY_DAEMON, [FINALIZER], Company(), True, None, id="only-a-daemon-not-over"),
+        pytest.param(ONLY_DAEMON, [FINALIZER], Company(over=True), False, REMOVE, id="only-a-daemon-that-is-over"),
     ],
 )
 def test_the_finalizer_is_there_as_long_as_it_is_needed(
-    handlers: HandlersOfResource, finalizers: list[str], options: Any, change: FinalizerChange | None
+    handlers: HandlersOfResource,
+    finalizers: list[str],
+    background: Company | None,
+    is_required: bool,
+    change: FinalizerChange | None,
 ) -> None:
-    plan = finish(make(1, handled=1, finalizers=finalizers), handlers, **options)
+    plan = finish(make(1, handled=1, finalizers=finalizers), handlers, background=background)
     assert plan.finalizer is change
-    assert plan.is_required is (handlers in (DELETE, DAEMON) and not getattr(options.get("background"), "over", False))
-
-
-@pytest.mark.parametrize(
-    ("handlers", "background", "is_required"),
-    [
-        pytest.param(ONLY_DAEMON, None, True, id="daemon"),
-        pytest.param(ONLY_DAEMON, Company(), True, id="daemon-not-over"),
-        pytest.param(ONLY_DAEMON, Company(over=True), False, id="daemon-over"),
-        pytest.param(DELETE, None, True, id="deletion"),
-        pytest.param(DELETE, Company(over=True), True, id="deletion-with-daemons-over"),
-        pytest.param(CREATE, None, False, id="creation"),
-    ],
-)
-def test_the_finalizer_is_needed_for_deletions_and_for_daemons_that_are_not_over(
-    handlers: HandlersOfResource, background: Company | None, is_required: bool
-) -> None:
-    plan = finish(make(1, handled=1, finalizers=[FINALIZER]), handlers, background=background)
     assert plan.is_required is is_required
-    assert plan.finalizer is (None if is_required else REMOVE)
 
 
 @pytest.mark.parametrize(
@@ -658,18 +646,26 @@ def test_how_deletions_are_blocked(finalizers: Any, deleted: bool, expected: tup
     assert (blocking.is_deleted, blocking.is_ours, blocking.is_last) == expected
 
 
-@pytest.mark.parametrize(("handlers", "background"), [(DELETE, None), (CREATE, Company(running=True))])
-def test_a_finalizer_that_is_needed_or_kept_is_not_contested(
-    handlers: HandlersOfResource, background: Company | None
+@pytest.mark.parametrize(
+    ("handlers", "background", "removals", "change", "is_contested"),
+    [
+        pytest.param(CREATE, None, 0, REMOVE, False, id="not-put-back"),
+        pytest.param(CREATE, None, 2, REMOVE, False, id="put-back-twice"),
+        pytest.param(CREATE, None, 3, None, True, id="put-back-again-and-again"),
+        pytest.param(CREATE, None, 4, None, False, id="said-already"),
+        pytest.param(CREATE, Company(running=True), 3, None, False, id="kept"),
+        pytest.param(DELETE, None, 3, None, False, id="needed"),
+    ],
+)
+def test_it_is_said_once_that_somebody_else_puts_the_finalizer_back(
+    handlers: HandlersOfResource,
+    background: Company | None,
+    removals: int,
+    change: FinalizerChange | None,
+    is_contested: bool,
 ) -> None:
-    plan = finish(make(1, handled=1, finalizers=[FINALIZER]), handlers, removals=3, background=background)
-    assert (plan.finalizer, plan.is_contested) == (None, False)
-
-
-@pytest.mark.parametrize(("removals", "is_contested"), [(0, False), (2, False), (3, True), (4, False)])
-def test_it_is_said_once_that_somebody_else_puts_the_finalizer_back(removals: int, is_contested: bool) -> None:
-    plan = finish(make(1, handled=1, finalizers=[FINALIZER]), CREATE, removals=removals)
-    assert plan.is_contested is is_contested
+    plan = finish(make(1, handled=1, finalizers=[FINALIZER]), handlers, removals=removals, background=background)
+    assert (plan.finalizer, plan.is_contested) == (change, is_contested)
 
 
 def test_a_deletion_is_not_held_by_a_contested_finalizer() -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -71,11 +72,15 @@ def make_progress(
     handlers: Collection[ChangingHandler] = HANDLERS,
     called: set[HandlerId] | None = None,
     woken: dict[HandlerId, bool] | None = None,
+    noted: Mapping[ChangingHandler, Outcome] = MappingProxyType({}),
 ) -> Progress:
+    """Continue from what is stored on the object, known, or not saved yet; then, the handlers have these outcomes."""
     remembered = {**dict(known), **dict(unsaved)}
     saved = SavedStates(SmartProgressStorage(), body, now, remembered=remembered, keys=KEYS, obj=body.object)
     progress = Progress(saved, reason, now, unsaved=dict(unsaved).keys(), called=called, woken=woken)
     progress.involve(handlers, FixedDigests(reason, digest=digest))
+    for handler, outcome in noted.items():
+        progress.note(handler, outcome, now, [], None)
     return progress
 
 
@@ -90,6 +95,12 @@ def apply(body: Body, patch: Patch) -> Body:
     result = thaw(body)
     merge(result, patch)
     return Body(result)
+
+
+def recall(progress: Progress, id: HandlerId) -> HandlerState:
+    state = progress.recall(id)
+    assert state is not None
+    return state
 
 
 def with_record(record: dict[str, Any], id: str = "one") -> Body:
@@ -333,9 +344,7 @@ def test_everything_begins_anew_on_new_objects() -> None:
 
 
 def test_the_progress_continues_after_restarts() -> None:
-    progress = make_progress()
-    progress.note(ONE, SUCCESS, after(1), [], None)
-    progress.note(TWO, RETRY, after(1), [], None)
+    progress = make_progress(now=after(1), noted={ONE: SUCCESS, TWO: RETRY})
     body = save(progress)
     restored = make_progress(body, now=after(2))
     assert restored[ONE.id] == progress[ONE.id]
@@ -347,10 +356,7 @@ def test_the_progress_continues_after_restarts() -> None:
 
 
 def test_finished_handlers_are_neither_pending_nor_awaited() -> None:
-    progress = make_progress()
-    progress.note(ONE, SUCCESS, NOW, [], None)
-    progress.note(TWO, FAILURE, NOW, [], None)
-    progress.note(THREE, RETRY, NOW, [], None)
+    progress = make_progress(noted={ONE: SUCCESS, TWO: FAILURE, THREE: RETRY})
     assert get_pending(HANDLERS, progress, NOW) == []
     assert get_pending(HANDLERS, progress, after(5)) == [THREE]
     assert get_delay(HANDLERS, progress, after(2)) == 3
@@ -411,8 +417,7 @@ def test_states_that_are_known_to_be_saved_are_not_read_again() -> None:
 
 
 def test_only_what_has_changed_is_stored() -> None:
-    progress = make_progress(with_record({"purpose": "create", "retries": 1}))
-    progress.note(TWO, RETRY, NOW, [], None)
+    progress = make_progress(with_record({"purpose": "create", "retries": 1}), noted={TWO: RETRY})
     assert list(progress.unsaved) == ["two"]
     assert list(save(progress).metadata.annotations) == ["kopf.zalando.org/two"]
 
@@ -451,10 +456,9 @@ def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
 def test_attempts_remember_what_they_were_for() -> None:
     progress = make_progress(reason=Reason.UPDATE)
     progress.note(ONE, RETRY, NOW, [], FixedDigests(Reason.UPDATE, digest="digest of one"))
-    patch = Patch()
-    progress.store(patch)
+    body = save(progress)
     assert progress[ONE.id].digest == "digest of one"
-    assert json.loads(apply(NOTHING, patch).metadata.annotations["kopf.zalando.org/one"])["digest"] == "digest of one"
+    assert json.loads(body.metadata.annotations["kopf.zalando.org/one"])["digest"] == "digest of one"
 
 
 def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
@@ -558,9 +562,7 @@ def test_own_changes_are_seen_by_subhandlers_of_other_cycles(reason: Reason) -> 
     progress = make_progress(reason=reason, known=known)
     progress.account_for(before, later)
     assert list(progress.unsaved) == ["one/x"]
-    sub = progress.recall(HandlerId("one/x"))
-    assert sub is not None
-    assert sub.digest == later.get_whole()
+    assert recall(progress, HandlerId("one/x")).digest == later.get_whole()
 
 
 @pytest.mark.parametrize(("field", "is_changed"), [(("spec",), True), (("spec", "b"), False)])
@@ -573,9 +575,7 @@ def test_own_changes_are_seen_by_subhandlers_of_fields(field: tuple[str, ...], i
     progress = make_progress(reason=Reason.UPDATE, known=known)
     progress.account_for(before, later)
     assert list(progress.unsaved) == (["one/x"] if is_changed else [])
-    sub = progress.recall(HandlerId("one/x"))
-    assert sub is not None
-    assert sub.digest == later.get(handler)
+    assert recall(progress, HandlerId("one/x")).digest == later.get(handler)
 
 
 def test_subhandlers_of_this_cycle_are_accounted_for_as_all_others() -> None:
@@ -658,11 +658,8 @@ def test_the_handlers_that_this_operator_has_called_are_noted() -> None:
 
 
 def test_what_is_done_now_is_newer_than_what_is_saved() -> None:
-    progress = make_progress(with_record({"purpose": "create", "retries": 1}))
-    progress.note(ONE, RETRY, NOW, [], None)
-    recalled = progress.recall(ONE.id)
-    assert recalled is not None
-    assert recalled.retries == 2
+    progress = make_progress(with_record({"purpose": "create", "retries": 1}), noted={ONE: RETRY})
+    assert recall(progress, ONE.id).retries == 2
     assert progress.recall(HandlerId("unknown")) is None
 
 
@@ -699,15 +696,8 @@ def test_all_records_are_purged_with_those_of_the_subhandlers() -> None:
 def test_records_of_handlers_that_are_not_called_now_are_purged_too() -> None:
     record = {"purpose": "create", "subrefs": ["two/sub"]}
     texts = {"two": record, "two/sub": {"purpose": "create"}}
-    body = Body(
-        {
-            "metadata": {
-                "annotations": {
-                    f"kopf.zalando.org/{id.replace('/', '.')}": json.dumps(record) for id, record in texts.items()
-                }
-            }
-        }
-    )
+    annotations = {f"kopf.zalando.org/{id.replace('/', '.')}": json.dumps(record) for id, record in texts.items()}
+    body = Body({"metadata": {"annotations": annotations}})
     purge(make_progress(body, reason=Reason.UPDATE, handlers=[ONE]), body)
 
 
@@ -730,8 +720,7 @@ def test_records_of_others_are_not_touched() -> None:
 
 
 def test_what_was_to_be_stored_is_not_stored_when_purged() -> None:
-    progress = make_progress()
-    progress.note(ONE, SUCCESS, NOW, [], None)
+    progress = make_progress(noted={ONE: SUCCESS})
     patch = Patch()
     progress.store(patch)
     progress.purge(HANDLERS, patch)
@@ -770,11 +759,9 @@ def test_the_baseline_goes_to_one_of_the_records_that_are_saved_anyway() -> None
 
 
 def test_the_baseline_stays_where_it_is() -> None:
-    progress = make_progress()
-    progress.note(TWO, RETRY, NOW, (), None)
+    progress = make_progress(noted={TWO: RETRY})
     progress.keep_baseline(b"{}", HANDLERS)
-    later = make_progress(save(progress))
-    later.note(ONE, RETRY, NOW, (), None)
+    later = make_progress(save(progress), noted={ONE: RETRY})
     later.keep_baseline(b"{}", HANDLERS)
     assert list_baselines(later) == [None, "{}", None]
     assert later.unsaved.keys() == {ONE.id}
@@ -798,12 +785,9 @@ def test_the_keeper_of_the_baseline_keeps_what_it_has_seen() -> None:
 
 @pytest.mark.parametrize(("size", "is_kept"), [(64 * 1024, True), (64 * 1024 + 1, False)])
 def test_large_baselines_are_not_kept(size: int, is_kept: bool) -> None:
-    progress = make_progress()
-    progress.note(ONE, RETRY, NOW, (), None)
+    progress = make_progress(noted={ONE: RETRY})
     progress.keep_baseline(b"x" * size, HANDLERS)
-    state = progress.recall(ONE.id)
-    assert state is not None
-    assert (state.baseline is not None) is is_kept
+    assert (recall(progress, ONE.id).baseline is not None) is is_kept
 
 
 # --- handlers that are called once more, as their owned objects have changed ---
@@ -834,9 +818,7 @@ def test_finished_handlers_begin_anew_with_their_subhandlers(woken: Any, is_anew
 
 def test_woken_handlers_are_called_once() -> None:
     woken = {ONE.id: False, TWO.id: False}
-    progress = make_progress(woken=woken)
-    progress.note(ONE, SUCCESS, NOW, (), None)
-    progress.note(THREE, SUCCESS, NOW, (), None)
+    make_progress(woken=woken, noted={ONE: SUCCESS, THREE: SUCCESS})
     assert woken == {ONE.id: True, TWO.id: False}
 
 
