@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 
-from kopf._client.auth.credentials import ConnectionInfo, Credentials, make_http_headers, redact
+from kopf._client.auth.credentials import ConnectionInfo, Credentials, make_http_headers, redact_url
 from kopf._client.http.direct_session import DirectSession
 from kopf._client.http.server_address import parse_server
 from kopf._client.http.transport import Session
@@ -142,7 +142,7 @@ def _warn_of_insecurity(server: str) -> None:
     logger.warning(
         "The certificate of %s is not verified, because `insecure` is set: anyone on the network path can get the "
         "credentials. Use the certificate authority of the cluster instead.",
-        redact(server),
+        redact_url(server),
     )
 
 
