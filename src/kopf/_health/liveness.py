@@ -83,10 +83,7 @@ class Liveness:
 
     def note_seniors(self, place: str, seniors: Sequence[Senior]) -> None:
         """Note the operators in whose favour that peering pauses this one; none if it does not."""
-        if seniors:
-            self._seniors[place] = seniors
-        else:
-            self._seniors.pop(place, None)
+        self._seniors[place] = seniors
 
     def describe_seniors(self) -> list[dict[str, Any]]:
         """Describe the operators in whose favour this one is paused, and the longest pause if they vanish."""

@@ -194,16 +194,22 @@ class Journal:
 
 def describe_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Describe the changes of an object, one line for each field, without the fields that always change."""
-    lines = []
-    for operation, field, old, new in diff(_strip(before), _strip(after)):
-        path = ".".join(field)
-        if operation == DiffOperation.ADD:
-            lines.append(f"+{path}={_show(new)}")
-        elif operation == DiffOperation.REMOVE:
-            lines.append(f"-{path}")
-        else:
-            lines.append(f"{path}: {_show(old)} -> {_show(new)}")
-    return tuple(lines)
+    return tuple(describe_diff(_strip(before), _strip(after), _CHANGES, _show))
+
+
+_CHANGES: Mapping[DiffOperation, str] = {
+    DiffOperation.ADD: "+{path}={new}",
+    DiffOperation.REMOVE: "-{path}",
+    DiffOperation.CHANGE: "{path}: {old} -> {new}",
+}
+
+
+def describe_diff(
+    before: Mapping[str, Any], after: Mapping[str, Any], words: Mapping[DiffOperation, str], show: Callable[[Any], str]
+) -> Iterator[str]:
+    """Describe each difference in the words for its operation, with ``{path}``, ``{old}``, and ``{new}``."""
+    for operation, field, old, new in diff(before, after):
+        yield words[operation].format(path=".".join(field), old=show(old), new=show(new))
 
 
 def _strip(obj: Mapping[str, Any] | None) -> dict[str, Any]:

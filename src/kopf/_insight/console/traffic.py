@@ -7,6 +7,7 @@ The queues are read only when a page needs them: most objects are handled betwee
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 from kopf._client.client_observer import WatchPhase
@@ -43,7 +44,7 @@ class Traffic(Observer):
         self._history = history
         self._open: dict[WatchedStream, float] = {}
         self._repeated = 0
-        self._traffic: dict[Resource, dict[str, Any]] = {}
+        self._traffic: dict[Resource, dict[str, Any]] = collections.defaultdict(_NO_TRAFFIC.copy)
         """The counters of the stream and the queue of each resource, for the page."""
         self._controllers: dict[Resource, ControllerView] = {}
         self._works: dict[Resource, dict[str, str]] = {}
@@ -52,7 +53,7 @@ class Traffic(Observer):
 
     def note_event(self, resource: Resource, lag: float | None, now: float) -> None:
         """Count an event, and its lag in seconds if it is of our own write."""
-        traffic = self._get(resource)
+        traffic = self._traffic[resource]
         traffic["events"] += 1
         traffic["lastEvent"] = int(now * 1000)
         if lag is not None:
@@ -61,14 +62,11 @@ class Traffic(Observer):
 
     def note_pass(self, resource: Resource, waited: float) -> None:
         """Count a pass, and for how many seconds its event has waited; negative if it was not for an event."""
-        traffic = self._get(resource)
+        traffic = self._traffic[resource]
         traffic["done"] += 1
         if waited >= 0:
             traffic["wait"] += _SMOOTHING * (waited - traffic["wait"])
             traffic["worstWait"] = max(traffic["worstWait"], waited)
-
-    def _get(self, resource: Resource) -> dict[str, Any]:
-        return self._traffic.get(resource) or self._traffic.setdefault(resource, {**_NO_TRAFFIC})
 
     def controller_started(self, controller: ControllerView) -> None:
         resource = controller.resource
@@ -95,7 +93,7 @@ class Traffic(Observer):
         self._history.add_own("request", cut(text), level=WARNING)
 
     def watch_interrupted(self, target: Target, phase: WatchPhase, error: Exception | None, delay: float) -> None:
-        traffic = self._get(target.resource)
+        traffic = self._traffic[target.resource]
         traffic["interruptions"] += 1
         traffic["interruption"] = _describe_interruption(phase, error)
         if error is not None and phase != "silence":

@@ -8,8 +8,9 @@ the write until the same state comes on the stream. If it comes before the respo
 from __future__ import annotations
 
 import asyncio
+import functools
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._client.client_observer import Headers, WatchPhase, is_same
@@ -29,7 +30,6 @@ class RequestMetrics(Observer):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self._hosts: dict[str, str] = {}
         self._usual: dict[tuple[str, str, int], tuple[Count, Cell]] = {}
         """The counters of requests with responses, by servers, methods, and statuses."""
         self._requests = Counter("rest_client_requests", "Requests to the API.", ("code", "method", "host"))
@@ -42,10 +42,10 @@ class RequestMetrics(Observer):
 
     def stream_answered(self, server: str, status: int) -> None:
         """Count the stream at its beginning, as it can last for a day."""
-        self._requests.add(str(status), "GET", self._get_host(server))
+        self._requests.add(str(status), "GET", _get_host(server))
 
     def stream_failed(self, server: str, error: Exception) -> None:
-        self._requests.add(_NO_RESPONSE, "GET", self._get_host(server))
+        self._requests.add(_NO_RESPONSE, "GET", _get_host(server))
 
     def request_ended(
         self,
@@ -62,12 +62,12 @@ class RequestMetrics(Observer):
             count.value += 1
             durations.observe(self.clock() - started)
         elif not isinstance(error, asyncio.CancelledError):
-            host = self._get_host(server)
+            host = _get_host(server)
             self._requests.add(_NO_RESPONSE, method, host)
             self._durations.observe(self.clock() - started, method, host)
 
     def _make_usual(self, server: str, method: str, status: int) -> tuple[Count, Cell]:
-        host = self._get_host(server)
+        host = _get_host(server)
         usual = self._requests.get(str(status), method, host), self._durations.get(method, host)
         self._usual[server, method, status] = usual
         return usual
@@ -75,17 +75,16 @@ class RequestMetrics(Observer):
     def request_retried(self, method: str, target: str, error: Exception, delay: float) -> None:
         code = str(error.status) if isinstance(error, APIError) else _NO_RESPONSE
         server = error.server if isinstance(error, APIError | APINetworkError) else ""
-        self._retries.add(code, method, self._get_host(server))
-
-    def _get_host(self, server: str) -> str:
-        host = self._hosts.get(server)
-        if host is None:
-            host = self._hosts[server] = urllib.parse.urlsplit(server).netloc.rpartition("@")[2]
-        return host
+        self._retries.add(code, method, _get_host(server))
 
     def get_families(self) -> Sequence[Family]:
         """Get all families of this group."""
         return self._requests, self._retries, self._durations
+
+
+@functools.lru_cache
+def _get_host(server: str) -> str:
+    return urllib.parse.urlsplit(server).netloc.rpartition("@")[2]
 
 
 _MAX_WRITES = 1000
@@ -195,19 +194,18 @@ class StreamingMetrics(Observer):
         return [((stream.target.resource.name,), len(stream.known)) for stream in [*self._streams]]
 
 
+_NAMES: Mapping[type[Exception], str] = {
+    APIGoneError: "expired",
+    APINetworkError: "network",
+    APIServerError: "server",
+    APIForbiddenError: "forbidden",
+    APIError: "refused",
+}
+"""The names of errors, by their classes; the base class is the last one."""
+
+
 def name_cause(error: Exception | None) -> str:
     """Name in one word the cause of the end of a stream."""
-    match error:
-        case None:
-            return "closed"
-        case APIGoneError():
-            return "expired"
-        case APINetworkError():
-            return "network"
-        case APIServerError():
-            return "server"
-        case APIForbiddenError():
-            return "forbidden"
-        case APIError():
-            return "refused"
-    return "other"
+    if error is None:
+        return "closed"
+    return next((name for kind, name in _NAMES.items() if isinstance(error, kind)), "other")

@@ -13,8 +13,8 @@ from kopf._testing.exploring.normalizing import normalize
 from kopf._testing.exploring.problems import Problem
 from kopf._testing.simulation import Simulation
 from kopf._testing.watch_events import WatchEvent
-from kopf._values.diffs import DiffOperation, diff
-from kopf._virtual_time.journal import Journal, ObjectPlace, Write, shorten
+from kopf._values.diffs import DiffOperation
+from kopf._virtual_time.journal import Journal, ObjectPlace, Write, describe_diff, shorten
 
 _NOT_COMPARED = frozenset(
     {
@@ -24,6 +24,11 @@ _NOT_COMPARED = frozenset(
     }
 )
 _MAX_VALUE = 100
+_DIFFERENCES: Mapping[DiffOperation, str] = {
+    DiffOperation.ADD: "{path} is {new}, but must be absent",
+    DiffOperation.REMOVE: "{path} is absent, but must be {old}",
+    DiffOperation.CHANGE: "{path} is {new}, but must be {old}",
+}
 """How long a value is shown, in characters."""
 
 
@@ -120,16 +125,7 @@ def _compare_objects(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> 
 
 
 def _compare_fields(name: str, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for operation, field, old, new in diff(expected, actual):
-        path = f"{name}: {'.'.join(field)}" if field else name
-        if operation == DiffOperation.ADD:
-            lines.append(f"{path} is {_show(new)}, but must be absent")
-        elif operation == DiffOperation.REMOVE:
-            lines.append(f"{path} is absent, but must be {_show(old)}")
-        else:
-            lines.append(f"{path} is {_show(new)}, but must be {_show(old)}")
-    return lines
+    return [f"{name}: {line}" for line in describe_diff(expected, actual, _DIFFERENCES, _show)]
 
 
 def _show(value: Any) -> str:
