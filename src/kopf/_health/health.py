@@ -24,7 +24,6 @@ from kopf._handlers.attempts import Outcome
 from kopf._handlers.handler_errors import describe
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
-from kopf._serving.threaded_server import Answer
 from kopf._settings.settings import HealthSettings, OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
@@ -161,17 +160,15 @@ class Health:
         return waiter.done()
 
 
-def make_readiness(get_replica: Callable[[], ReplicaState | None]) -> Answer:
+async def answer_readiness(
+    get_replica: Callable[[], ReplicaState | None], request: web.BaseRequest
+) -> web.StreamResponse:
     """
-    Make the responder for the readiness of the replica: 200 if it knows the others and renews its Lease, else 503.
+    Respond with the readiness of the replica: 200 if it knows the others and renews its Lease, else 503.
 
     It is apart from the health: a restart does not help a replica that cannot reach the cluster.
     """
-
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        replica = get_replica()
-        is_ready = replica is not None and not replica.is_fenced
-        content = {_OWN_KEY: {"replica": {"role": "joining"} if replica is None else replica.as_json()}}
-        return web.json_response(content, status=200 if is_ready else 503, headers=_HEADERS)
-
-    return answer
+    replica = get_replica()
+    is_ready = replica is not None and not replica.is_fenced
+    content = {_OWN_KEY: {"replica": {"role": "joining"} if replica is None else replica.as_json()}}
+    return web.json_response(content, status=200 if is_ready else 503, headers=_HEADERS)

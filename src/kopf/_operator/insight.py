@@ -7,6 +7,7 @@ Only the requested parts are loaded.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -132,7 +133,7 @@ def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
 async def _serve_health(
     sources: InsightSources, endpoint: Endpoint, stack: contextlib.AsyncExitStack, neighbours: Mapping[str, Answer]
 ) -> None:
-    from kopf._health.health import Health, Prober, make_readiness
+    from kopf._health.health import Health, Prober, answer_readiness
     from kopf._serving.threaded_server import ReadOnlyServer
 
     prober = None
@@ -144,7 +145,7 @@ async def _serve_health(
         from kopf._operator.replica_status import ReplicaStatus
 
         sources.observers.add(status := ReplicaStatus())
-        neighbours = {READINESS_PATH: make_readiness(status.get), **neighbours}
+        neighbours = {READINESS_PATH: functools.partial(answer_readiness, status.get), **neighbours}
     health = Health(
         sources.liveness,
         lambda: sources.pause.reasons,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
@@ -57,21 +58,18 @@ def collecting(metrics: Metrics, settings: MetricsSettings) -> Iterator[Answer]:
     # The collectors of users can be slow or hang: neither the health nor the exit of the operator waits for them.
     threads = HandlerThreads(_MAX_SCRAPES, name="kopf-scrape")
     try:
-        yield _make_answer(registry, threads)
+        yield functools.partial(_answer, registry, threads)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         collector.remove(metrics)
 
 
-def _make_answer(registry: CollectorRegistry, threads: Executor) -> Answer:
+async def _answer(registry: CollectorRegistry, threads: Executor, request: web.BaseRequest) -> web.StreamResponse:
     from prometheus_client.exposition import choose_encoder
 
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        headers = {"Cache-Control": "no-store", "Content-Type": content_type}
-        body = await asyncio.get_running_loop().run_in_executor(threads, encode, registry)
-        response = web.Response(body=body, headers=headers)
-        response.enable_compression()
-        return response
-
-    return answer
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    headers = {"Cache-Control": "no-store", "Content-Type": content_type}
+    body = await asyncio.get_running_loop().run_in_executor(threads, encode, registry)
+    response = web.Response(body=body, headers=headers)
+    response.enable_compression()
+    return response
