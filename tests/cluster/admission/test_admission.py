@@ -11,9 +11,11 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import (
     CONFIG_MAPS,
+    DEPLOYMENTS,
     JSON,
     KEXES,
     MERGE,
+    NAMESPACES,
     Client,
     Obj,
     make_config_map,
@@ -23,7 +25,6 @@ from tests.cluster.conftest import (
 from tests.cluster.webhooks import Hooks, add, allow, deny, patch, respond, serve_hooks
 from tests.ports import find_free_port
 
-NAMESPACES = "/api/v1/namespaces"
 ANY_RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
 CONFIG_MAP_RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
 
@@ -613,7 +614,6 @@ SCALE_RULE = {
     "apiVersions": ["v1"],
     "resources": ["deployments/scale"],
 }
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 LABELS = {"app": "web"}
 DEPLOYMENT: Obj = {
     "metadata": {"name": "web"},

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CRDS, STRATEGIC, Client, causes, make_definition, make_kex, make_request
+from tests.cluster.conftest import APPLY, CRDS, STRATEGIC, Client, causes, make_definition, make_kex, make_request
 
 APPS = "/apis/apps/v1/namespaces/default"
 CORE = "/api/v1/namespaces/default"
 SCALERS = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.ready", "labelSelectorPath": ".status.sel"}
-APPLY = "application/apply-patch+yaml"
 
 
 def make_pod(name: str = "p", **metadata: Any) -> dict[str, Any]:

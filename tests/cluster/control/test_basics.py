@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import Client, connect
+from tests.cluster.conftest import NAMESPACES, Client, connect
 
-NAMESPACES = "/api/v1/namespaces"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 
 

@@ -7,9 +7,7 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.control.loops import WorkQueue
-from tests.cluster.conftest import CONFIG_MAPS, Client, make_config_map, make_kex
-
-NAMESPACES = "/api/v1/namespaces"
+from tests.cluster.conftest import CONFIG_MAPS, NAMESPACES, Client, make_config_map, make_kex
 
 
 def owner(obj: Any, **extra: Any) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import CRDS, KEXES, MERGE, Client, make_definition, make_kex
+from tests.cluster.conftest import APPLY, CRDS, KEXES, MERGE, Client, make_definition, make_kex
 
 GIVEN = "[1.0,1e2,1.5,0.0,1e20,1e21,1e-7,12345678901234567000.0]"
 STORED = ["1", "100", "1.5", "0", "100000000000000000000", "1e+21", "1e-07", "12345678901234567000"]
-APPLY = "application/apply-patch+yaml"
 YAML = "application/yaml"
 JSON_PATCH = "application/json-patch+json"
 

@@ -12,14 +12,10 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CRDS, MERGE, Client, Obj, make_definition
-from tests.cluster.custom_resources.test_conversion import kex, respond
+from tests.cluster.conftest import APPLY, CRDS, MERGE, Client, Obj, make_definition
+from tests.cluster.custom_resources.test_conversion import V1, V2, kex, respond
 from tests.cluster.webhooks import Answer, Hooks
 from tests.patience import PATIENCE
-
-V1 = "/apis/example.com/v1/namespaces/default/kexes"
-V2 = "/apis/example.com/v2/namespaces/default/kexes"
-APPLY = "application/apply-patch+yaml"
 
 
 def each(change: Callable[[Obj], Any]) -> Answer:

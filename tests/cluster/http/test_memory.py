@@ -12,8 +12,7 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.http.memory import MemoryNetwork
-
-CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+from tests.cluster.conftest import CONFIG_MAPS
 
 
 @pytest.fixture
@@ -43,9 +42,9 @@ async def test_big_bodies(session: aiohttp.ClientSession) -> None:
     """They are more than what may be underway: whoever sends, is asked to wait."""
     size = 900_000
     for n in range(4):
-        async with session.post(CONFIGMAPS, json=make(f"obj{n}", size)) as response:
+        async with session.post(CONFIG_MAPS, json=make(f"obj{n}", size)) as response:
             assert response.status == 201
-    async with session.get(CONFIGMAPS) as response:
+    async with session.get(CONFIG_MAPS) as response:
         await asyncio.sleep(0.05)  # nobody reads meanwhile
         items = (await response.json())["items"]
     assert [len(item["data"]["text"]) for item in items if item["metadata"]["name"].startswith("obj")] == [size] * 4
@@ -53,7 +52,7 @@ async def test_big_bodies(session: aiohttp.ClientSession) -> None:
 
 async def test_streams_are_broken_or_ended(cluster: LocalCluster, session: aiohttp.ClientSession) -> None:
     for clean in (False, True):
-        async with session.get(CONFIGMAPS, params={"watch": "true"}) as response:
+        async with session.get(CONFIG_MAPS, params={"watch": "true"}) as response:
             await response.content.readline()
             cluster.faults.cut_watches(clean=clean)
             with contextlib.nullcontext() if clean else pytest.raises(aiohttp.ClientPayloadError):
@@ -96,7 +95,7 @@ async def test_the_dead_hear_nothing(
 ) -> None:
     async with session.get("/version"):
         pass
-    sending = asyncio.create_task(session.post(CONFIGMAPS, json=make("one")).__aenter__())
+    sending = asyncio.create_task(session.post(CONFIG_MAPS, json=make("one")).__aenter__())
     while ("create", "configmaps", 201) not in cluster.counters:
         await asyncio.sleep(0)
     network.sever()

@@ -14,8 +14,8 @@ import yarl
 from kopf_cluster import LocalCluster
 from kopf_cluster.http.memory import MemoryNetwork
 from kopf_cluster.http.shortcuts import ShortcutSession, ShortResponse
+from tests.cluster.conftest import CONFIG_MAPS
 
-CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 BODY = b'{"metadata": {"name": "one"}}'
 
 
@@ -53,10 +53,10 @@ async def client(cluster: LocalCluster, network: MemoryNetwork) -> AsyncIterator
 
 async def test_usual_requests_go_the_short_way(cluster: LocalCluster, client: Client) -> None:
     headers = {"Content-Type": "application/json", "User-Agent": "tester/1"}
-    assert (await client.ask("POST", CONFIGMAPS, data=BODY, headers=headers))[:2] == (True, 201)
-    assert (await client.ask("GET", f"{CONFIGMAPS}/one"))[:2] == (True, 200)
-    assert (await client.ask("GET", f"{CONFIGMAPS}/two"))[:2] == (True, 404)
-    assert (await client.ask("GET", f"{CONFIGMAPS}/one", headers={"Authorization": "Bearer other"}))[:2] == (True, 401)
+    assert (await client.ask("POST", CONFIG_MAPS, data=BODY, headers=headers))[:2] == (True, 201)
+    assert (await client.ask("GET", f"{CONFIG_MAPS}/one"))[:2] == (True, 200)
+    assert (await client.ask("GET", f"{CONFIG_MAPS}/two"))[:2] == (True, 404)
+    assert (await client.ask("GET", f"{CONFIG_MAPS}/one", headers={"Authorization": "Bearer other"}))[:2] == (True, 401)
     assert cluster.counters["create", "configmaps", 201] == 1
     record = next(record for record in cluster.audit if record.verb == "create")
     assert (record.user, record.agent, record.name) == ("someone", "tester/1", "one")
@@ -65,13 +65,13 @@ async def test_usual_requests_go_the_short_way(cluster: LocalCluster, client: Cl
 async def test_streams_have_connections(client: Client) -> None:
     limit = aiohttp.ClientTimeout(total=0.1)
     with pytest.raises(TimeoutError):
-        await client.ask("GET", f"{CONFIGMAPS}?watch=true", timeout=limit)
+        await client.ask("GET", f"{CONFIG_MAPS}?watch=true", timeout=limit)
 
 
 async def test_bodies_are_refused_alike(client: Client) -> None:
     headers = {"Content-Type": "application/json"}
-    is_short, code, content = await client.ask("POST", CONFIGMAPS, data=b"{", headers=headers)
-    connected = await client.ask("POST", CONFIGMAPS, data=io.BytesIO(b"{"), headers=headers)
+    is_short, code, content = await client.ask("POST", CONFIG_MAPS, data=b"{", headers=headers)
+    connected = await client.ask("POST", CONFIG_MAPS, data=io.BytesIO(b"{"), headers=headers)
     assert is_short
     assert code == 400
     assert connected == (False, code, content)
@@ -80,17 +80,17 @@ async def test_bodies_are_refused_alike(client: Client) -> None:
 async def test_connections_are_broken(cluster: LocalCluster, client: Client) -> None:
     cluster.faults.inject(action="lose-answer", verb="create")
     with pytest.raises(aiohttp.ClientOSError):
-        await client.ask("POST", CONFIGMAPS, data=BODY)
+        await client.ask("POST", CONFIG_MAPS, data=BODY)
     assert await cluster.aio.get("cm", "one")
 
 
 async def test_requests_are_slow_and_clients_are_impatient(cluster: LocalCluster, client: Client) -> None:
     cluster.faults.inject(action="delay", latency=0.05, verb="create")
     with pytest.raises(TimeoutError):
-        await client.ask("POST", CONFIGMAPS, data=BODY, timeout=aiohttp.ClientTimeout(total=0.01))
+        await client.ask("POST", CONFIG_MAPS, data=BODY, timeout=aiohttp.ClientTimeout(total=0.01))
     await asyncio.sleep(0.1)
     assert ("create", "configmaps", 201) not in cluster.counters  # nothing is done for those who have gone
-    assert (await client.ask("POST", CONFIGMAPS, data=BODY))[:2] == (True, 201)
+    assert (await client.ask("POST", CONFIG_MAPS, data=BODY))[:2] == (True, 201)
 
 
 async def test_what_begins_behind_a_cut_has_a_connection(network: MemoryNetwork, client: Client) -> None:
@@ -103,7 +103,7 @@ async def test_what_begins_behind_a_cut_has_a_connection(network: MemoryNetwork,
 
 
 async def test_answers_wait_behind_a_cut(cluster: LocalCluster, network: MemoryNetwork, client: Client) -> None:
-    asking = asyncio.create_task(client.ask("POST", CONFIGMAPS, data=BODY))
+    asking = asyncio.create_task(client.ask("POST", CONFIG_MAPS, data=BODY))
     while ("create", "configmaps", 201) not in cluster.counters:
         await asyncio.sleep(0)
     network.cut()
@@ -114,7 +114,7 @@ async def test_answers_wait_behind_a_cut(cluster: LocalCluster, network: MemoryN
 
 
 async def test_the_dead_hear_nothing(cluster: LocalCluster, network: MemoryNetwork, client: Client) -> None:
-    asking = asyncio.create_task(client.ask("POST", CONFIGMAPS, data=BODY))
+    asking = asyncio.create_task(client.ask("POST", CONFIG_MAPS, data=BODY))
     while ("create", "configmaps", 201) not in cluster.counters:
         await asyncio.sleep(0)
     network.sever()
@@ -129,7 +129,7 @@ async def test_the_server_stops_amid_a_request(cluster: LocalCluster, client: Cl
     cluster.faults.inject(action="delay", latency=3600, verb="list")
     seen: list[Any] = []
     cluster.faults.advisers.append(lambda call, request: seen.append(call))
-    asking = asyncio.create_task(client.ask("GET", CONFIGMAPS))
+    asking = asyncio.create_task(client.ask("GET", CONFIG_MAPS))
     while not seen:
         await asyncio.sleep(0)
     await cluster.restart_async()

@@ -9,8 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from kopf_cluster.kinds import resources
 from kopf_cluster.kinds.defaults import find_plan
 from kopf_cluster.kinds.structures import Structure
+
+KINDS = [one.definition for one in resources.read_resources() if one.is_stored]
 
 
 def find(structure: Structure, *path: str) -> Structure:

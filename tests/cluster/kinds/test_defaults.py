@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds import structures
 from kopf_cluster.kinds.builtin_pruning import prune
 from kopf_cluster.kinds.defaults import FUNCTIONS, TABLE
-from tests.cluster.kinds.strategies import fill_defaults, values
-
-KINDS = [one.definition for one in resources.read_resources() if one.is_stored]
+from tests.cluster.kinds.strategies import KINDS, fill_defaults, values
 
 
 def fill(definition: str, obj: dict[str, Any]) -> dict[str, Any]:

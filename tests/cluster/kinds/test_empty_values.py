@@ -11,10 +11,9 @@ import pytest
 from kopf_cluster.kinds import resources, structures
 from kopf_cluster.kinds.builtin_pruning import prune
 from kopf_cluster.kinds.defaults import TABLE
-from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, make_config_map, make_kex
+from tests.cluster.conftest import APPLY, CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, make_config_map, make_kex
 from tests.cluster.kinds.strategies import fill_defaults, walk
 
-APPLY = "application/apply-patch+yaml"
 EMPTY = {"string": "", "boolean": False, "integer": 0, "array": [], "map": {}}
 
 

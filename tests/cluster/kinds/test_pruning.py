@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds import structures
 from kopf_cluster.kinds.builtin_pruning import MistypedError, prune
-from tests.cluster.kinds.strategies import spoiled, values
+from tests.cluster.kinds.strategies import KINDS, spoiled, values
 
 POD = structures.of_definition("io.k8s.api.core.v1.Pod")
-KINDS = [one.definition for one in resources.read_resources() if one.is_stored]
 
 
 @given(st.data())

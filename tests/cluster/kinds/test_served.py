@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from kopf_cluster.kinds.resources import read_resources
-from tests.cluster.conftest import CRDS, STRATEGIC, Client, make_definition
+from tests.cluster.conftest import CRDS, PODS, STRATEGIC, Client, make_definition
 
 AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
-PODS = "/api/v1/namespaces/default/pods"
 
 
 async def test_times_that_go_never_leaves_out(client: Client) -> None:

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds import structures
 from kopf_cluster.kinds.builtin_pruning import prune
 from kopf_cluster.kinds.structures import validate
-from tests.cluster.kinds.strategies import spoiled
-
-KINDS = [one.definition for one in resources.read_resources() if one.is_stored]
+from tests.cluster.kinds.strategies import KINDS, spoiled
 
 
 def errors(definition: str, obj: dict[str, Any]) -> list[str]:

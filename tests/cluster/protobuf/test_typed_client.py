@@ -14,15 +14,11 @@ from kopf_cluster import LocalCluster
 from kopf_cluster.builtin_kinds import read_kinds
 from tests.patience import PATIENCE
 
-from ..conftest import CRDS, Client, connect, make_definition, make_request
+from ..conftest import CONFIG_MAPS, CRDS, DEPLOYMENTS, KEXES, PODS, Client, connect, make_definition, make_request
 from .samples import decode_object, without_empty
 from .typed import ACCEPT, CORE, META, PROTOBUF, Typed, TypedClient, make
 
 APPS = "io.k8s.api.apps.v1"
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-PODS = "/api/v1/namespaces/default/pods"
-CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-KEXES = "/apis/example.com/v1/namespaces/default/kexes"
 METADATA = "g=meta.k8s.io;v=v1;as=PartialObjectMetadata"
 
 

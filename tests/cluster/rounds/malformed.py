@@ -9,18 +9,12 @@ import random
 from typing import Any, Final
 
 from kopf.testing import LocalCluster
+from tests.cluster.conftest import CONFIG_MAPS
 from tests.cluster.rounds import widgets
 from tests.cluster.rounds.widgets import make_config_map, make_deployment, make_widget
 from tests.cluster.rounds.wire import Answer, Wire
 
 CORE: Final = "/api/v1/namespaces/default"
-CONFIG_MAPS: Final = f"{CORE}/configmaps"
-DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
-CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-MERGE: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
-STRATEGIC: Final = "application/strategic-merge-patch+json"
-APPLY: Final = "application/apply-patch+yaml"
 
 
 def prepare(server: LocalCluster) -> None:

@@ -13,6 +13,7 @@ from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError
 
 from kopf.testing import LocalCluster
+from tests.cluster.conftest import JSON, MERGE, STRATEGIC
 from tests.cluster.rounds.widgets import (
     API_VERSION,
     GROUP,
@@ -24,9 +25,6 @@ from tests.cluster.rounds.widgets import (
     make_widget,
 )
 
-MERGE = "application/merge-patch+json"
-JSON = "application/json-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
 WHERE = (GROUP, VERSION, "default", PLURAL)
 
 

@@ -11,10 +11,8 @@ from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from kopf.testing import LocalCluster
+from tests.cluster.conftest import APPLY, MERGE
 from tests.cluster.rounds.widgets import make_config_map, make_deployment
-
-MERGE = "application/merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 
 @pytest.fixture

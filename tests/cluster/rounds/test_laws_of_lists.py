@@ -8,10 +8,10 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cluster.conftest import MERGE
 from tests.cluster.rounds.widgets import FREE_PATH, make_thing
 from tests.cluster.rounds.wire import Wire
 
-MERGE = "application/merge-patch+json"
 State = dict[str, int]
 
 STEPS = st.lists(

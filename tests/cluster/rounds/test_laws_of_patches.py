@@ -11,11 +11,10 @@ import jsonpointer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cluster.conftest import JSON, MERGE, STRATEGIC
 from tests.cluster.rounds.widgets import FREE_PATH, make_thing
 from tests.cluster.rounds.wire import Wire
 
-MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
 TEMPLATES = "/api/v1/namespaces/default/podtemplates"
 
 KEYS = st.sampled_from(["a", "b", "c/d", "e~f", "0", ""])
@@ -61,7 +60,7 @@ def test_json_patches_are_done_as_a_whole_or_not_at_all(wire: Wire) -> None:
             {**one, "path": "/spec" + one["path"], **({"from": "/spec" + one["from"]} if "from" in one else {})}
             for one in patch
         ]
-        answer = wire.send("PATCH", f"{FREE_PATH}/atomic", rooted, JSON_PATCH)
+        answer = wire.send("PATCH", f"{FREE_PATH}/atomic", rooted, JSON)
         try:
             expected = jsonpatch.apply_patch(spec, patch)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError):

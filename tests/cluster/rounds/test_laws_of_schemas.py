@@ -12,9 +12,9 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cluster.conftest import CRDS
 from tests.cluster.rounds.wire import Wire
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "schemas.example.com"
 
 numbers = itertools.count()

@@ -8,7 +8,8 @@ import json
 import random
 from typing import Any
 
-from tests.cluster.rounds.malformed import CRDS, MERGE, check, distort
+from tests.cluster.conftest import CRDS, MERGE
+from tests.cluster.rounds.malformed import check, distort
 from tests.cluster.rounds.wire import Wire
 from tests.hostile.inputs import COUNT
 

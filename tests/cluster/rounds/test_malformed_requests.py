@@ -14,22 +14,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cluster.conftest import APPLY, CONFIG_MAPS, CRDS, DEPLOYMENTS, JSON, MERGE, STRATEGIC
 from tests.cluster.rounds import widgets
-from tests.cluster.rounds.malformed import (
-    APPLY,
-    CONFIG_MAPS,
-    CORE,
-    CRDS,
-    DEPLOYMENTS,
-    JSON_PATCH,
-    MERGE,
-    STRATEGIC,
-    check,
-    check_refusal,
-    distort,
-    encode,
-    mutate,
-)
+from tests.cluster.rounds.malformed import CORE, check, check_refusal, distort, encode, mutate
 from tests.cluster.rounds.widgets import make_config_map, make_widget
 from tests.cluster.rounds.wire import Wire
 from tests.hostile.inputs import COUNT
@@ -57,7 +44,7 @@ REQUESTS: dict[str, tuple[str, str, str, bytes]] = {
     "json-patch": (
         "PATCH",
         f"{widgets.PATH}/one",
-        JSON_PATCH,
+        JSON,
         encode(
             [
                 {"op": "test", "path": "/spec/size", "value": 1},
@@ -243,16 +230,16 @@ def test_bodies_of_other_types(name: str, wire: Wire) -> None:
         (f"{widgets.PATH}/one", MERGE, {"spec": 5}, 422, "must be of type object"),
         (f"{widgets.PATH}/one", MERGE, {"kind": "Other"}, 400, "Other"),
         (f"{widgets.PATH}/one", STRATEGIC, {}, 415, "the body of the request was in an unknown format"),
-        (f"{widgets.PATH}/one", JSON_PATCH, {}, 400, "error decoding patch"),
+        (f"{widgets.PATH}/one", JSON, {}, 400, "error decoding patch"),
         (
             f"{widgets.PATH}/one",
-            JSON_PATCH,
+            JSON,
             [{"op": "test", "path": "/spec/size", "value": "x"}],
             422,
             "the server rejected our request due to an error in our request",
         ),
-        (f"{widgets.PATH}/one", JSON_PATCH, [{"op": "remove", "path": ""}], 422, ""),
-        (f"{widgets.PATH}/one", JSON_PATCH, [{"op": "replace", "path": "", "value": []}], 422, ""),
+        (f"{widgets.PATH}/one", JSON, [{"op": "remove", "path": ""}], 422, ""),
+        (f"{widgets.PATH}/one", JSON, [{"op": "replace", "path": "", "value": []}], 422, ""),
         (
             f"{DEPLOYMENTS}/one",
             STRATEGIC,
@@ -550,7 +537,7 @@ def test_json_patches_of_any_form(wire: Wire) -> None:
 
     @given(operations, st.sampled_from([f"{widgets.PATH}/one", f"{CONFIG_MAPS}/one", f"{DEPLOYMENTS}/one"]))
     def attempt(patch: Any, target: str) -> None:
-        answer = wire.request("PATCH", target, encode(patch), JSON_PATCH)
+        answer = wire.request("PATCH", target, encode(patch), JSON)
         assert answer.status in (200, 400, 409, 422), (patch, answer)
         check(answer)
 
@@ -606,7 +593,7 @@ def test_objects_of_any_nesting(wire: Wire) -> None:
             ("POST", CONFIG_MAPS, "application/json"),
             ("POST", CONFIG_MAPS, "application/yaml"),
             ("PATCH", f"{widgets.PATH}/one", MERGE),
-            ("PATCH", f"{widgets.PATH}/one", JSON_PATCH),
+            ("PATCH", f"{widgets.PATH}/one", JSON),
             ("PATCH", f"{widgets.PATH}/one?fieldManager=x", APPLY),
         ):
             if "yaml" in content_type:

@@ -8,8 +8,9 @@ import random
 
 import pytest
 
+from tests.cluster.conftest import CONFIG_MAPS, MERGE
 from tests.cluster.rounds import widgets
-from tests.cluster.rounds.malformed import CONFIG_MAPS, MERGE, check_alive, check_refusal, encode, mutate
+from tests.cluster.rounds.malformed import check_alive, check_refusal, encode, mutate
 from tests.cluster.rounds.widgets import make_config_map
 from tests.cluster.rounds.wire import Wire
 from tests.hostile.inputs import COUNT

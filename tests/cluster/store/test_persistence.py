@@ -26,6 +26,7 @@ from tests.certificates import trust
 from tests.cluster.conftest import (
     CONFIG_MAPS,
     CRDS,
+    KEXES,
     MERGE,
     Client,
     connect,
@@ -36,8 +37,6 @@ from tests.cluster.conftest import (
 from tests.patience import PATIENCE
 
 CONNECT = connect
-
-KEXES = "/apis/example.com/v1/namespaces/default/kexes"
 
 
 def make_record(name: str, revision: int, data: bytes = b"{}") -> Record:

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import CONFIG_MAPS, JSON, Client, causes, make_config_map, make_kex
-
-PODS = "/api/v1/namespaces/default/pods"
+from tests.cluster.conftest import CONFIG_MAPS, JSON, PODS, Client, causes, make_config_map, make_kex
 
 
 async def test_deleted_objects_are_gone(client: Client, kexes: str) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from kopf_cluster import LocalCluster
 from tests.cluster.conftest import (
     CONFIG_MAPS,
     CRDS,
     KEXES,
     MERGE,
+    PODS,
     STRATEGIC,
     Client,
     Reply,
@@ -24,7 +24,6 @@ from tests.cluster.conftest import (
     make_kex,
 )
 
-PODS = "/api/v1/namespaces/default/pods"
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "alien": 1},
     "spec": {"containers": [{"name": "c", "image": "x", "color": "red"}], "alien": 1},
@@ -98,19 +97,6 @@ async def test_unknown_fields_are_told_in_the_order_of_the_document(client: Clie
     assert (reply.status, warnings(reply)) == (
         201,
         ['unknown field "a"', 'unknown field "metadata.z"', 'unknown field "c"'],
-    )
-
-
-async def test_custom_kinds_are_validated_the_same(client: Client, cluster: LocalCluster) -> None:
-    cluster.apply(make_definition(spec={"type": "object", "properties": {"size": {"type": "integer"}}}))
-    path = "/apis/example.com/v1/namespaces/default/kexes"
-    body = '{"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": "x", "y": 1}, "spec": {"color": 1}}'
-    reply = await client.call(
-        "POST", f"{path}?fieldValidation=Strict", data=body, headers={"Content-Type": "application/json"}, expected=400
-    )
-    assert reply.body["message"] == (
-        'Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
-        'unknown field "metadata.y", unknown field "spec.color"'
     )
 
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Client, Obj
-
-PODS = "/api/v1/namespaces/default/pods"
+from tests.cluster.conftest import PODS, Client, Obj
 
 
 def make_pod(name: str = "one", *, finalizers: tuple[str, ...] = (), **spec: Any) -> Obj:

@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, make_config_map, make_kex
+from tests.cluster.conftest import (
+    APPLY,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JSON,
+    MERGE,
+    STRATEGIC,
+    Client,
+    make_config_map,
+    make_kex,
+)
 
-APPLY = "application/apply-patch+yaml"
 PREFIX = "error decoding patch: "
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 DEPLOYMENT = {
     "metadata": {"name": "one"},
     "spec": {

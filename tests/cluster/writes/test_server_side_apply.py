@@ -10,10 +10,19 @@ import pytest
 import yaml
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CONFIG_MAPS, CRDS, KEXES, Client, Reply, causes, connect, make_definition, make_kex
-
-APPLY = "application/apply-patch+yaml"
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+from tests.cluster.conftest import (
+    APPLY,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    KEXES,
+    Client,
+    Reply,
+    causes,
+    connect,
+    make_definition,
+    make_kex,
+)
 
 
 @pytest.fixture
