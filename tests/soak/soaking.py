@@ -19,7 +19,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
@@ -63,6 +63,10 @@ class Plan:
     """Which event loop the operators have: it, or ``asyncio``."""
     verbose: bool = False
     """Whether to print the trouble as it happens."""
+    changes: int = 0
+    """How many changes there are at least, however long they take."""
+    trouble: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """What has to happen how many times at least, however long it takes."""
 
 
 class Report:
@@ -85,6 +89,10 @@ class Report:
 
     def count(self, what: str) -> int:
         return self._happened.count(what)
+
+    def is_enough(self, plan: Plan) -> bool:
+        """Whether it was not a quiet time."""
+        return self.changes >= plan.changes and all(self.count(what) >= times for what, times in plan.trouble.items())
 
     def describe(self) -> str:
         trouble = "".join(f"\n  {self.count(what):6} x {what}" for what in sorted(set(self._happened)))
@@ -315,7 +323,7 @@ async def soak(plan: Plan, folder: pathlib.Path) -> Report:
             objects = Objects(cluster, session, plan, report)
             trouble = Trouble(cluster, operators, plan, report)
             coros = [objects.churn(), _observe(operators, report), *trouble.list_all()]
-            await _run_for(plan.duration, coros, cluster)
+            await _run(plan, report, coros, cluster)
             await operators.restore_senior()
             await _settle(objects, report)
             if codes := [code for code in await operators.stop_gracefully() if code]:
@@ -325,12 +333,14 @@ async def soak(plan: Plan, folder: pathlib.Path) -> Report:
     return report
 
 
-async def _run_for(duration: float, coros: list[Awaitable[None]], cluster: LocalCluster) -> None:
+async def _run(plan: Plan, report: Report, coros: list[Awaitable[None]], cluster: LocalCluster) -> None:
     cluster.faults.inject(500, rate=0.01)
     cluster.faults.inject(429, rate=0.01, retry_after=1)
     tasks = [asyncio.ensure_future(coro) for coro in coros]
     try:
-        done, _ = await asyncio.wait(tasks, timeout=duration, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, timeout=plan.duration, return_when=asyncio.FIRST_COMPLETED)
+        while not done and not report.is_enough(plan):
+            done, _ = await asyncio.wait(tasks, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
