@@ -16,7 +16,7 @@ from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
-NAMES = [f"obj{number}" for number in range(8)]
+NAMES = [f"obj{number}" for number in range(6)]
 
 
 def declare(pause: float = 0.0) -> None:
