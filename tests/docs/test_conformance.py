@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import pathlib
 import re
-
-import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TESTS = ROOT / "tests"
@@ -21,14 +20,15 @@ def find_file(name: str) -> pathlib.Path:
     return path if path.is_file() else TESTS / name
 
 
+@functools.cache
 def get_names(file: str) -> list[str]:
+    if not find_file(file).is_file():
+        return []
     return re.findall(r"^(?:async )?def (test_\w+)\(", find_file(file).read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize(("file", "pattern"), REFERENCES, ids=["::".join(filter(None, ref)) for ref in REFERENCES])
-def test_every_named_test_exists(file: str, pattern: str) -> None:
-    assert find_file(file).is_file()
-    assert fnmatch.filter(get_names(file), pattern or "*")
+def test_every_named_test_exists() -> None:
+    assert [ref for ref in REFERENCES if not fnmatch.filter(get_names(ref[0]), ref[1] or "*")] == []
 
 
 def test_every_file_is_named() -> None:

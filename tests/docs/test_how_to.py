@@ -26,10 +26,9 @@ def create(simulation: SyncSimulation, name: str = "obj") -> None:
     simulation.apply(EXAMPLE.replace("NAME", name))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_pages_are_short(page: pathlib.Path) -> None:
-    assert len(page.read_text().splitlines()) <= 40
-    assert "**Pitfall.**" in page.read_text()
+def test_pages_are_short() -> None:
+    texts = {page.name: page.read_text() for page in PAGES}
+    assert [name for name, text in texts.items() if len(text.splitlines()) > 40 or "**Pitfall.**" not in text] == []
 
 
 def test_all_pages_are_in_the_index() -> None:

@@ -8,7 +8,6 @@ import fractions
 import functools
 import math
 import pathlib
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +35,7 @@ SELECTED: list[Decorator] = [
 ALL: list[Decorator] = [*ACTIVITIES, *SELECTED]
 
 WRONG_SECONDS = ["10s", "10", -1, -0.1, math.nan, [1], datetime.timedelta(seconds=1), decimal.Decimal(-1), 1j]
-SECONDS = [0, 1, 1.5, True, math.inf, decimal.Decimal("1.5"), fractions.Fraction(3, 2)]
+SECONDS: list[Any] = [0, 1, 1.5, True, math.inf, decimal.Decimal("1.5"), fractions.Fraction(3, 2)]
 
 
 def declare(decorator: Decorator, registry: kopf.OperatorRegistry, **options: Any) -> Any:
@@ -108,21 +107,28 @@ def test_coroutine_functions_are_no_callbacks(
     assert not registry
 
 
+def get_refusal(registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object) -> str:
+    try:
+        declare(decorator, registry, **{option: value})
+    except kopf.DeclarationError as e:
+        return str(e)
+    return "accepted"
+
+
 @pytest.mark.parametrize(
-    ("decorator", "option", "value", "text"),
+    ("decorator", "option", "values", "text"),
     [
-        (decorator, option, value, text)
+        (decorator, option, values, text)
         for decorators, options, values, text in REFUSED
         for decorator in decorators
         for option in options.split()
-        for value in values
     ],
 )
 def test_wrong_values_are_refused(
-    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object, text: str
+    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, values: list[object], text: str
 ) -> None:
-    with pytest.raises(kopf.DeclarationError, match=re.escape(f"{option}= {text}")):
-        declare(decorator, registry, **{option: value})
+    said = [get_refusal(registry, decorator, option, value) for value in values]
+    assert [answer for answer in said if f"{option}= {text}" not in answer] == []
     assert not registry
 
 
@@ -139,14 +145,12 @@ def test_wrong_values_are_refused(
         (kopf.on.create, "retries"),
     ],
 )
-@pytest.mark.parametrize("value", SECONDS, ids=repr)
-def test_all_kinds_of_numbers_are_numbers(
-    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: Any
-) -> None:
+def test_all_kinds_of_numbers_are_numbers(decorator: Decorator, option: str) -> None:
     """Those of foreign types become floats, as there is no arithmetics of decimals with floats."""
-    result = getattr(declare(decorator, registry, **{option: value}), option)
-    assert result == float(value)
-    assert isinstance(result, int | float)
+    handlers = [declare(decorator, kopf.OperatorRegistry(), **{option: value}) for value in SECONDS]
+    results = [getattr(handler, option) for handler in handlers]
+    assert results == [float(value) for value in SECONDS]
+    assert all(isinstance(result, int | float) for result in results)
 
 
 def test_other_options_can_be_numbers_of_any_kind(registry: kopf.OperatorRegistry) -> None:
@@ -164,9 +168,9 @@ def test_delays_can_be_functions(registry: kopf.OperatorRegistry) -> None:
 
 
 @pytest.mark.parametrize(("decorator", "option"), FLAGS)
-@pytest.mark.parametrize("value", [True, False, 0, 1, None])
-def test_values_of_flags(registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object) -> None:
-    declare(decorator, registry, **{option: value})
+def test_values_of_flags(decorator: Decorator, option: str) -> None:
+    for value in (True, False, 0, 1, None):
+        declare(decorator, kopf.OperatorRegistry(), **{option: value})
 
 
 @pytest.mark.parametrize("value", [5, b"pods", {"pods": 1}, ("pods", "nodes")], ids=repr)
