@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 
+from tests.forging import Forge
 from tests.patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -71,38 +72,19 @@ def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
-def run_tests(folder: pathlib.Path, tests: str, **env: str) -> str:
+def run_tests(pytests: Forge, folder: pathlib.Path, tests: str, **env: str) -> str:
+    """Without the plugins of this environment, so that it is certain where the fixture comes from."""
     (folder / "test_it.py").write_text(tests)
-    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "src"), **env}
-    # Without the plugins of this environment, so that it is certain where the fixture comes from.
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "pytest_kopf",
-            "-p",
-            "no:cacheprovider",
-            "--strict-markers",
-            "test_it.py",
-        ],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    return done.stdout
+    args = ["-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "--strict-markers", "test_it.py"]
+    return pytests.run(*args, cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **env}).stdout
 
 
-def test_the_fixture(tmp_path: pathlib.Path) -> None:
-    output = run_tests(tmp_path, TESTS)
+def test_the_fixture(tmp_path: pathlib.Path, pytests: Forge) -> None:
+    output = run_tests(pytests, tmp_path, TESTS)
     assert "2 passed, 1 error" in output, output
     assert "unexpected keyword argument 'nosuch'" in output
 
 
-def test_clients_that_read_the_environment_on_import_only(tmp_path: pathlib.Path) -> None:
-    output = run_tests(tmp_path, CLIENTS, KUBECONFIG="/nosuch")
+def test_clients_that_read_the_environment_on_import_only(tmp_path: pathlib.Path, pytests: Forge) -> None:
+    output = run_tests(pytests, tmp_path, CLIENTS, KUBECONFIG="/nosuch")
     assert "5 passed" in output, output

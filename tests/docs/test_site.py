@@ -86,17 +86,13 @@ def list_foreign(text: str) -> list[str]:
     return [address for address in loaded if re.match(r"(?:\w+:)?//", address)]
 
 
-def test_pages_load_nothing_from_elsewhere(config: MkDocsConfig) -> None:
+def test_pages_load_nothing_from_elsewhere_and_only_those_with_diagrams_the_library(config: MkDocsConfig) -> None:
     build(config)
     pages = list(pathlib.Path(config.site_dir).rglob("*.html"))
     assert len(pages) == len(TEXTS) + 1  # and the one for missing pages
     assert [(page.name, found) for page in pages if (found := list_foreign(page.read_text()))] == []
     assert 'data-md-component="source"' not in read(config, "index.html")
     assert f'href="{REPOSITORY}"' in read(config, "index.html")
-
-
-def test_only_pages_with_diagrams_load_the_library(config: MkDocsConfig) -> None:
-    build(config)
     for name, script in (("index.html", "assets/"), ("how-to/page.html", "../assets/")):
         text = read(config, name)
         assert text.index(f'src="{script}javascripts/mermaid.js"') < text.index(f'src="{script}javascripts/bundle.')
@@ -130,35 +126,39 @@ def test_another_archive_is_refused(
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.fixture(params=["files", "http"])
-def site_address(request: pytest.FixtureRequest, config: MkDocsConfig) -> Iterator[str]:
+@pytest.fixture
+def site_addresses(config: MkDocsConfig) -> Iterator[list[str]]:
+    """Where the site is, as files and on a server."""
     build(config)
-    if request.param == "files":
-        yield pathlib.Path(config.site_dir).as_uri()
-        return
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=config.site_dir)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield [pathlib.Path(config.site_dir).as_uri(), f"http://127.0.0.1:{server.server_port}"]
         server.shutdown()
         thread.join()
 
 
-def test_in_a_browser_without_network(site_address: str, chromium: str) -> None:
+def test_in_a_browser_without_network(site_addresses: list[str], chromium: str) -> None:
     playwright_api = pytest.importorskip("playwright.sync_api")
-    requested: list[str] = []
     with playwright_api.sync_playwright() as playwright:
         args = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=chromium, args=args)
-        page = browser.new_context(offline=site_address.startswith("file:")).new_page()
-        page.set_default_timeout(PATIENCE * 1000)
-        page.on("request", lambda request: requested.append(request.url))
-        for name, text in (("index", "three --> four"), ("how-to/page", "one --> two")):
-            page.goto(f"{site_address}/{name}.html")
-            page.wait_for_function("text => globalThis.drawn.includes(text)", arg=text)
+        foreign = [url for address in site_addresses for url in visit(browser, address)]
         browser.close()
-    assert [url for url in requested if url.startswith("http") and not url.startswith(site_address)] == []
+    assert foreign == []
+
+
+def visit(browser: Any, address: str) -> list[str]:
+    """Look at the pages with diagrams until they are drawn; give what was requested from elsewhere."""
+    requested: list[str] = []
+    page = browser.new_context(offline=address.startswith("file:")).new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.on("request", lambda request: requested.append(request.url))
+    for name, text in (("index", "three --> four"), ("how-to/page", "one --> two")):
+        page.goto(f"{address}/{name}.html")
+        page.wait_for_function("text => globalThis.drawn.includes(text)", arg=text)
+    return [url for url in requested if url.startswith("http") and not url.startswith(address)]
 
 
 def list_pages(items: Any) -> list[str]:

@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import yaml
@@ -46,34 +45,24 @@ def list_granted() -> set[tuple[str, str]]:
     return {(verb, name) for rule in role["rules"] for verb in rule["verbs"] for name in rule["resources"]}
 
 
-def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.Path, kubectl: str, port: int) -> None:
+def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.Path, port: int) -> None:
     [deployment] = yaml.safe_load_all((EXAMPLE / "deployment.yaml").read_text())
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
     kubeconfig = write_kubeconfig(cluster, deployment["metadata"]["namespace"], account, tmp_path / "kubeconfig.yaml")
     program, *args = parse_command()
     assert program == "kopf"
     args = [arg.replace("/src/", f"{EXAMPLE}/").replace("0.0.0.0:8080", f"127.0.0.1:{port}") for arg in args]
-
-    def get(*args: str) -> Any:
-        command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), "get", *args, "--ignore-not-found", "-ojson"]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout or "null")
-
     cluster.reset_counters()
     env = {"KUBECONFIG": str(kubeconfig)}
     with Process(*args, cwd=tmp_path, log=tmp_path / "operator.log", env=env) as operator:
         cluster.apply(EXAMPLE / "obj.yaml")
-        wait_until(lambda: (get("kopfexamples", "example") or {}).get("status", {}).get("create_fn"))
-        wait_until(lambda: get("jobs", "example-job")["status"].get("succeeded"))
-        wait_until(lambda: [e for e in get("events")["items"] if e["reason"] == "Started"])
+        wait_until(lambda: cluster.get("kopfexamples", "example").get("status", {}).get("create_fn"))
+        wait_until(lambda: cluster.get("jobs", "example-job")["status"].get("succeeded"))
+        wait_until(lambda: [e for e in cluster.list("events") if e["reason"] == "Started"])
         wait_until(lambda: is_healthy(port))
         granted = {(verb, name) for verb, name, code in cluster.counters if code < 400}
-        subprocess.run(
-            [kubectl, "--kubeconfig", str(cluster.kubeconfig), "delete", "-f", str(EXAMPLE / "obj.yaml")],
-            check=True,
-            capture_output=True,
-            timeout=PATIENCE,
-        )
-        wait_until(lambda: get("jobs", "example-job") is None)
+        cluster.delete("kopfexamples", "example")
+        wait_until(lambda: not cluster.list("jobs"))
         assert operator.stop() == 0
 
     lines = [json.loads(line) for line in operator.output.splitlines()]

@@ -30,7 +30,7 @@ from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.client.plugins import V1
-from tests.hostile.inputs import COUNT, documents, examples, get_documents, values
+from tests.hostile.inputs import COUNT, examples, get_documents, values
 from tests.hostile.oracle import SECRET, Oracle
 from tests.hostile.spoiling import SpoilingProxy, custom, find_objects
 
@@ -325,8 +325,5 @@ def test_outputs_of_plugins() -> None:
             assert SECRET not in repr(credentials)
 
 
-def test_the_inputs_are_generated() -> None:
-    texts = get_documents()
-    assert len(texts) == COUNT
-    assert len(set(texts)) > COUNT * 0.5
-    assert examples(documents(), seed=12, count=30) == examples(documents(), seed=12, count=30)
+def test_the_inputs_differ() -> None:
+    assert len(set(get_documents())) > COUNT * 0.5

@@ -384,6 +384,10 @@ def fits(model: Any, value: Any) -> bool:
     return True
 
 
+few = settings(max_examples=settings().max_examples // 2, suppress_health_check=[*HealthCheck])
+"""Each takes many requests."""
+
+
 def is_different(schema: Mapping[str, Any], value: Any) -> bool:
     """Tell if there is anything that API servers and Python read differently: see ``docs/models.md``."""
     if schema.get("pattern") == make_schema(decimal.Decimal, Inner)["pattern"]:  # Python knows other digits, NaN, etc.
@@ -416,7 +420,7 @@ def is_different(schema: Mapping[str, Any], value: Any) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
+@few
 @given(hint=hints, data=st.data())
 def test_what_fits_is_accepted_and_what_does_not_is_refused(
     cluster: LocalCluster,
@@ -441,7 +445,7 @@ def test_what_fits_is_accepted_and_what_does_not_is_refused(
 
 
 @pytest.mark.parametrize("hint", formatted, ids=lambda hint: hint.__name__)
-@settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
+@few
 @given(data=st.data())
 def test_texts_of_a_format_are_accepted_as_they_are_encoded(
     cluster: LocalCluster, hint: Any, data: st.DataObject

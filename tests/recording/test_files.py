@@ -252,7 +252,7 @@ def test_small_files_take_little_memory(
     part: bytes,
 ) -> None:
     """They are made by others, perhaps: a megabyte can become a gigabyte when it is decompressed."""
-    scale = 32  # with the real limits, it takes as many times longer
+    scale = 64  # with the real limits, it takes as many times longer
     monkeypatch.setattr(format, "_LEAST_ROOM", format._LEAST_ROOM // scale)
     monkeypatch.setattr(format, "_LONGEST_LINE", format._LONGEST_LINE // scale)
     size = 400 * 2**20 // scale

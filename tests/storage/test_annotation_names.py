@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kopf._storage.annotation_names import AnnotationNaming, list_managed_prefixes, mark_prefix
@@ -70,7 +70,6 @@ QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 prefixes = st.integers(1, 63).flatmap(lambda size: st.lists(st.just("x" * size), min_size=1, max_size=3)).map(".".join)
 
 
-@settings(deadline=None, max_examples=300)
 @given(id=st.text(), prefix=prefixes)
 @example(id="has spaces", prefix=DEFAULT)
 @example(id="приве́т", prefix=DEFAULT)

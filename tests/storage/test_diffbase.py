@@ -137,7 +137,7 @@ def test_what_is_not_a_configuration_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=settings().max_examples // 2)
 @given(spec=objects, data=objects)
 def test_what_is_stored_is_fetched(storage: DiffBaseStorage, spec: Any, data: Any) -> None:
     source = {"metadata": {"name": "x", "labels": {"l": "v"}}, "spec": spec, "data": data, "status": {"done": True}}

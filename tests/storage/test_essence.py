@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import kopf
 from kopf._storage.essence import build_essence, drop_annotations, drop_field
@@ -123,7 +123,6 @@ def test_extra_fields_are_included(fields: list[Any], expected: dict[str, Any]) 
     assert build_essence(body, fields) == {"metadata": {"labels": {"l": "v"}}, **expected}
 
 
-@settings(deadline=None)
 @given(spec=objects, status=objects)
 def test_the_body_is_not_modified(spec: Any, status: Any) -> None:
     source = {"metadata": {"name": "x", "annotations": {"kopf.zalando.org/x": "1"}}, "spec": spec, "status": status}

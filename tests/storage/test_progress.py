@@ -65,6 +65,10 @@ records: st.SearchStrategy[ProgressRecord] = st.fixed_dictionaries(
 )
 
 
+few = settings(max_examples=settings().max_examples // 2)
+"""For each of the storages."""
+
+
 def store(
     storage: ProgressStorage, key: HandlerId = KEY, record: ProgressRecord = RECORD, body: Body = NOTHING
 ) -> Patch:
@@ -185,7 +189,7 @@ def test_unknown_handlers_have_no_records(storage: ProgressStorage, source: Any)
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@settings(deadline=None, max_examples=30)
+@few
 @given(key=ids, first=records, second=records)
 def test_what_is_stored_is_fetched_until_it_is_replaced(
     storage: ProgressStorage, key: HandlerId, first: ProgressRecord, second: ProgressRecord
@@ -197,7 +201,7 @@ def test_what_is_stored_is_fetched_until_it_is_replaced(
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@settings(deadline=None, max_examples=30)
+@few
 @given(key=ids, record=records)
 def test_purging_leaves_nothing(storage: ProgressStorage, key: HandlerId, record: ProgressRecord) -> None:
     record = ProgressRecord(**{**record, "purpose": "create"})  # even the emptiest of the real records has something
@@ -285,7 +289,7 @@ def test_the_dummies_are_removed_from_everywhere_by_default() -> None:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@settings(deadline=None, max_examples=20)
+@few
 @given(key=ids, record=records)
 def test_the_progress_is_not_a_change_of_the_object(
     storage: ProgressStorage, key: HandlerId, record: ProgressRecord

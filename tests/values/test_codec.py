@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kopf._values import codec
 from tests.values.strategies import nullables
 
 
-@settings(deadline=None)
 @given(nullables)
 def test_all_json_values_survive_the_round_trip(value: object) -> None:
     assert codec.decode(codec.encode(value)) == value

@@ -11,7 +11,7 @@ import pytest
 from kopf._values import codec
 from kopf._values.decoded_sizes import estimate_decoded_size
 
-COUNT = 20_000
+COUNT = 5_000
 
 
 def measure(data: bytes) -> int:

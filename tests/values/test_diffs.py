@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kopf._values.bodies import Body
 from kopf._values.diffs import Diff, DiffItem, DiffOperation, diff
@@ -109,13 +109,11 @@ def test_diffs_are_sequences_which_are_false_when_empty() -> None:
     assert not diff({}, {})
 
 
-@settings(deadline=None)
 @given(nullables)
 def test_nothing_has_changed_in_a_copy(value: Any) -> None:
     assert diff(value, thaw(value)) == ()
 
 
-@settings(deadline=None)
 @given(objects, objects)
 def test_a_diff_tells_all_that_is_needed_to_get_from_old_to_new(old: Any, new: Any) -> None:
     patch: dict[str, Any] = {}

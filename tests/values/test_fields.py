@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kopf._values.fields import FieldPath, ensure, parse_field, resolve, without
 from tests.values.strategies import keys, objects, values
@@ -59,7 +59,6 @@ def test_resolving_in_nothing() -> None:
     assert resolve(None, ("spec", "field")) is None
 
 
-@settings(deadline=None)
 @given(objects, keys, keys, values)
 def test_what_is_ensured_is_resolved(source: dict[str, Any], key1: str, key2: str, value: object) -> None:
     ensure(source, (key1, key2), value)
@@ -89,7 +88,6 @@ def test_dropping_a_field_drops_the_parents_it_leaves_empty(path: FieldPath, exp
     assert without({"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}, path) == expected
 
 
-@settings(deadline=None)
 @given(objects, keys, keys)
 def test_dropping_modifies_nothing(source: dict[str, Any], key1: str, key2: str) -> None:
     before = repr(source)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kopf._values import codec
 from kopf._values.bodies import Body
@@ -82,7 +82,6 @@ def test_it_is_a_mapping_of_its_content(obj: KubeObject) -> None:
         obj["absent"]
 
 
-@settings(deadline=None)
 @given(objects)
 def test_any_content_is_the_same_in_any_order_of_access(content: dict[str, Any]) -> None:
     source = {**content, "metadata": {"name": "x"}}

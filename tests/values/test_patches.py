@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
@@ -120,7 +120,6 @@ def test_merging_as_in_the_standard(target: Any, patch: Any, result: Any) -> Non
     assert target == result
 
 
-@settings(deadline=None)
 @given(objects, patches)
 def test_merging_twice_is_the_same_as_once(target: dict[str, Any], patch: dict[str, Any]) -> None:
     merge(target, patch)
@@ -202,7 +201,6 @@ def test_a_json_patch_relative_to_an_explicit_body(own: Any) -> None:
     assert patch.as_json_patch({}) == [{"op": "add", "path": "/spec", "value": {"x": 1, "z": 3}}]
 
 
-@settings(deadline=None)
 @given(objects, patches)
 def test_a_json_patch_does_the_same_as_the_merge_patch(body: dict[str, Any], patch: dict[str, Any]) -> None:
     expected = thaw(body)
@@ -210,7 +208,6 @@ def test_a_json_patch_does_the_same_as_the_merge_patch(body: dict[str, Any], pat
     assert apply(body, Patch(patch, body=body).as_json_patch()) == expected
 
 
-@settings(deadline=None)
 @given(objects, patches, objects)
 def test_a_json_patch_does_what_the_functions_did(
     body: dict[str, Any], patch: dict[str, Any], target: dict[str, Any]

@@ -22,17 +22,17 @@ async def tell(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-@explore(registry=sites.make_operator(), runs=44, **OPTIONS)
+@explore(registry=sites.make_operator(), runs=33, **OPTIONS)
 async def right(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("create-then-record"), troubles=["crash"], **OPTIONS)
+@explore(registry=sites.make_operator("create-then-record"), troubles=["crash"], runs=6, **OPTIONS)
 async def create_then_record(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("stale view"), troubles=["view", "order"], runs=4, **OPTIONS)
+@explore(registry=sites.make_operator("stale view"), troubles=["view", "order"], runs=1, **OPTIONS)
 async def stale_view(simulation: Simulation) -> None:
     sites.dns.clear()
     await simulation.apply(sites.SITE)
@@ -46,7 +46,7 @@ async def losing_a_child(simulation: Simulation) -> None:
     await tell(simulation)
 
 
-@explore(registry=sites.make_operator("missing finalizer"), troubles=["deletion"], **OPTIONS)
+@explore(registry=sites.make_operator("missing finalizer"), troubles=["deletion"], runs=2, **OPTIONS)
 async def missing_finalizer(simulation: Simulation) -> None:
     await tell(simulation)
 
@@ -61,6 +61,6 @@ def right_site() -> dict[str, Any]:
     return sites.SITE
 
 
-@walk_schema(registry=sites.make_operator("forgetting a field"), runs=8, **OPTIONS)
+@walk_schema(registry=sites.make_operator("forgetting a field"), runs=7, **OPTIONS)
 def forgetting_a_field() -> dict[str, Any]:
     return sites.SITE

@@ -126,8 +126,7 @@ def replay_with(path: pathlib.Path, declare: Declare = declare) -> Replay:
     return replay(path, registry=registry)
 
 
-@pytest.mark.parametrize("story", [live_calmly, live_in_trouble])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("story", "seed"), [(live_calmly, 1), (live_in_trouble, 2), (live_in_trouble, 3)])
 def test_same_handlers_have_the_same_journal(tmp_path: pathlib.Path, story: Any, seed: int) -> None:
     journal = record(tmp_path / "recording", story, seed=seed)
     result = replay_with(tmp_path / "recording")
@@ -170,15 +169,8 @@ def test_a_handler_that_is_gone_is_missing(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_new_handler_is_new(tmp_path: pathlib.Path) -> None:
-    def declare_more(registry: kopf.OperatorRegistry) -> None:
-        declare(registry)
-
-        @kopf.on.event("kopfexamples", registry=registry, id="another_fn")
-        async def another_fn(**_: Any) -> None:
-            pass
-
     record(tmp_path / "recording", live_calmly)
-    result = replay_with(tmp_path / "recording", declare_more)
+    result = replay_with(tmp_path / "recording", more(kopf.on.event, "another_fn", nothing))
     assert {item.kind for item in result.divergences} == {"new"}
     assert all("event handler 'another_fn': it was never recorded" in item.text for item in result.divergences)
 
