@@ -21,17 +21,9 @@ async def test_the_loop_is_chosen_by_the_marker() -> None:
     assert is_fast()
 
 
-async def test_sleeps_take_no_real_time() -> None:
+async def test_timers_fire_in_order_and_on_time_but_in_no_real_time() -> None:
     loop = asyncio.get_running_loop()
     started, real_started = loop.time(), time.monotonic()
-    await asyncio.sleep(DAY)
-    assert DAY <= loop.time() - started < DAY + 1
-    assert time.monotonic() - real_started < PATIENCE
-
-
-async def test_timers_fire_in_order_and_on_time() -> None:
-    loop = asyncio.get_running_loop()
-    started = loop.time()
     fired: list[tuple[str, int]] = []
 
     async def tick(name: str, delay: float) -> None:
@@ -40,12 +32,7 @@ async def test_timers_fire_in_order_and_on_time() -> None:
 
     await asyncio.gather(tick("c", 3 * DAY), tick("a", DAY), tick("b", 2 * DAY))
     assert fired == [("a", DAY), ("b", 2 * DAY), ("c", 3 * DAY)]
-
-
-async def test_timeouts_do_fire() -> None:
-    with pytest.raises(asyncio.TimeoutError):
-        async with asyncio.timeout(DAY):
-            await asyncio.Event().wait()
+    assert time.monotonic() - real_started < PATIENCE
 
 
 async def test_http_over_real_sockets_is_never_overtaken_by_timeouts() -> None:

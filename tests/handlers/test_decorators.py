@@ -81,12 +81,6 @@ def test_handlers_of_changes(registry: OperatorRegistry, decorator: Decorator, e
         assert getattr(handler, name) == value
 
 
-def test_handlers_of_raw_events(registry: OperatorRegistry) -> None:
-    handler = declare(kopf.on.event, registry)
-    assert type(handler) is WatchingHandler
-    assert (handler.id, handler.fn, handler.selector) == ("function", function, Selector("kopfexamples"))
-
-
 @pytest.mark.parametrize(
     ("decorator", "options", "attribute", "value"),
     [
@@ -153,9 +147,16 @@ def test_options_of_changes(registry: OperatorRegistry, decorator: Decorator) ->
 
 @pytest.mark.parametrize(
     ("decorator", "handler_class"),
-    [(kopf.daemon, DaemonHandler), (kopf.timer, TimerHandler), (kopf.index, IndexingHandler)],
+    [
+        (kopf.on.event, WatchingHandler),
+        (kopf.daemon, DaemonHandler),
+        (kopf.timer, TimerHandler),
+        (kopf.index, IndexingHandler),
+    ],
 )
-def test_handlers_of_the_background(registry: OperatorRegistry, decorator: Decorator, handler_class: Any) -> None:
+def test_handlers_of_raw_events_and_of_the_background(
+    registry: OperatorRegistry, decorator: Decorator, handler_class: Any
+) -> None:
     handler = declare(decorator, registry)
     assert type(handler) is handler_class
     assert (handler.id, handler.fn, handler.selector) == ("function", function, Selector("kopfexamples"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from kopf.testing import Simulation
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -28,3 +31,9 @@ CRD: dict[str, Any] = {
 def make(name: str = "obj", **spec: Any) -> dict[str, Any]:
     """Make the manifest of an object."""
     return {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name}, "spec": spec}
+
+
+async def begin(simulation: Simulation, obj: Mapping[str, Any]) -> None:
+    """Start the operator, and give it an object."""
+    await simulation.restart()
+    await simulation.apply(obj)

@@ -14,7 +14,7 @@ import pytest
 
 import kopf
 from kopf.testing import Simulation, SimulationError, SyncSimulation, replay
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 PATIENCE = 0.3
 
@@ -34,8 +34,7 @@ async def test_sleeping_in_a_coroutine(simulation: Simulation) -> None:
     async def create_fn(**_: Any) -> None:
         time.sleep(3600)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle()
     [call] = simulation.journal.get_calls()
     assert "time.sleep(3600) blocks the event loop" in call.error
@@ -54,8 +53,7 @@ async def go_round(**_: Any) -> None:
 @pytest.mark.parametrize(("fn", "place"), [(sleep_of_the_import, r"sleep\(3600\)"), (go_round, "go_round")])
 async def test_coroutines_that_block(simulation: Simulation, fn: Any, place: str) -> None:
     kopf.on.event("kopfexamples")(fn)
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     with pytest.raises(SimulationError, match=f"(?s)event loop is blocked for 0.3 seconds.*{place}"):
         await simulation.settle()
 
@@ -71,8 +69,7 @@ async def test_threads_that_work_for_long(
         while not released.is_set():
             wait(released)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     with pytest.raises(SimulationError, match="(?s)function in a thread has been running for 0.3 seconds.*create_fn"):
         await simulation.settle()
     released.set()

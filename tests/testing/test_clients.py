@@ -26,7 +26,7 @@ from lightkube.resources.core_v1 import ConfigMap
 import kopf
 from kopf.testing import Simulation, SyncSimulation
 from tests.patience import PATIENCE
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 Client = Callable[[str], Awaitable[None] | None]
@@ -155,8 +155,7 @@ async def test_kubectl_in_handlers(simulation: Simulation, kubectl: str) -> None
     def create_fn(name: str, **_: Any) -> None:
         subprocess.run([kubectl, "create", "configmap", name], check=True, capture_output=True, timeout=PATIENCE)
 
-    await simulation.restart()
-    await simulation.apply(make("one"))
+    await begin(simulation, make("one"))
     await simulation.settle()
     assert [write.author for write in simulation.journal.get_writes() if write.resource == "configmaps"][-1:] == [
         simulation.user

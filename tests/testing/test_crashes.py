@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import kopf
 from kopf.testing import Simulation
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
@@ -36,8 +37,7 @@ async def test_nothing_is_said_goodbye_to(simulation: Simulation) -> None:
             logger.info("The daemon is over.")
             patch.status["over"] = True
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle()
     lines, entries = len(simulation.logs), len(simulation.journal)
     before = await simulation.get("kopfexamples", "obj")
@@ -56,8 +56,7 @@ async def test_nothing_is_written_after_the_crash(simulation: Simulation) -> Non
         await asyncio.sleep(10)
         patch.status["done"] = True
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(seconds=5)
     await simulation.crash()
     await simulation.advance(minutes=1)
@@ -68,39 +67,23 @@ async def test_nothing_is_written_after_the_crash(simulation: Simulation) -> Non
     assert [call.reason for call in simulation.journal.get_calls()] == ["create"]
 
 
-async def test_threads_of_the_dead_leave_nothing(simulation: Simulation) -> None:
-    released = []
+@pytest.mark.parametrize("wait", [lambda _: time.sleep(60), lambda stopped: stopped.wait(60)], ids=["sleep", "wait"])
+async def test_threads_of_the_dead_end_and_leave_nothing(simulation: Simulation, wait: Callable[[Any], object]) -> None:
+    rounds = []
 
     @kopf.daemon("kopfexamples")
     def daemon_fn(stopped: Any, **_: Any) -> None:
         while not stopped:
-            stopped.wait(60)
-        released.append(simulation.now)
-
-    await simulation.restart()
-    await simulation.apply(make())
-    await simulation.advance(minutes=10)
-    await simulation.crash()
-    await simulation.advance(minutes=10)
-    assert simulation.journal.get_calls() == []
-
-
-async def test_threads_of_the_dead_end(simulation: Simulation) -> None:
-    rounds = []
-
-    @kopf.daemon("kopfexamples")
-    def daemon_fn(**_: Any) -> None:
-        while True:
             rounds.append(simulation.now)
-            time.sleep(60)
+            wait(stopped)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(seconds=90)
     assert len(rounds) == 2
     await simulation.crash()
     await simulation.advance(hours=1)
     assert len(rounds) == 2
+    assert simulation.journal.get_calls() == []
 
 
 async def test_the_next_life_knows_nothing_of_the_previous_one(simulation: Simulation) -> None:
@@ -155,8 +138,7 @@ async def test_each_write_can_be_the_last_one(simulation: Simulation) -> None:
     async def delete_fn(**_: Any) -> None:
         pass
 
-    await simulation.restart()
-    await simulation.apply(make("measure"))
+    await begin(simulation, make("measure"))
     await simulation.settle()
     total = simulation.writes
     assert total >= 2
@@ -195,8 +177,7 @@ async def test_events_are_no_writes(simulation: Simulation) -> None:
     async def event_fn(body: kopf.Body, **_: Any) -> None:
         kopf.info(body, reason="Seen", message="It is seen.")
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle()
     assert [event["reason"] for event in await simulation.events("obj")] == ["Seen"]
     assert simulation.writes == 0

@@ -10,7 +10,7 @@ import pytest
 import kopf
 from kopf.testing import Simulation, SimulationError, SyncSimulation
 from tests.behaviour.peerings import CRDS
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
@@ -27,8 +27,7 @@ async def test_stop_is_in_order(simulation: Simulation) -> None:
         await stopped.wait()
         calls.append("daemon")
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle()
     await simulation.stop()
     assert calls == ["daemon", "cleanup"]
@@ -45,8 +44,7 @@ async def test_restart_is_a_new_life(simulation: Simulation) -> None:
     async def change_fn(reason: str, **_: Any) -> None:
         reasons.append(str(reason))
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle()
     await simulation.restart()
     await simulation.settle()
@@ -59,8 +57,7 @@ async def test_downtime(simulation: Simulation) -> None:
     async def update_fn(new: Any, patch: kopf.Patch, **_: Any) -> None:
         patch.status["seen"] = new["spec"]
 
-    await simulation.restart()
-    await simulation.apply(make(size=1))
+    await begin(simulation, make(size=1))
     await simulation.settle()
     await simulation.stop()
     await simulation.patch("kopfexamples", "obj", {"spec": {"size": 2}})

@@ -9,14 +9,13 @@ import pytest
 
 import kopf
 from kopf.testing import Simulation
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
 
 async def check(simulation: Simulation) -> None:
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.expect("kex", "obj", field="status.done", value=True)
     agents = {entry.agent for entry in simulation.cluster.audit if entry.user == simulation.user}
     assert any(agent.startswith("kopf/") for agent in agents)

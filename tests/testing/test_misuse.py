@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from kopf.testing import APIStatus, Simulation, SimulationError, SyncSimulation, simulate
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 with_simulation = pytest.mark.simulation(crds=CRD, operator=False)
 
@@ -55,8 +55,7 @@ async def test_handlers(simulation: Simulation) -> None:
     async def create_two(**_: Any) -> None:
         await simulation.get("kopfexamples", "obj")
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle()
     errors = [call.error for call in simulation.journal.get_calls()]
     assert errors == ["SimulationError: The simulation is for the test: handlers must not use it."] * 2

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from kopf.testing import APIStatus, Simulation, SyncSimulation
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 CM = "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {key: value}}"
@@ -124,8 +124,7 @@ async def test_the_operator_has_only_its_permissions(simulation: Simulation) -> 
     async def create_fn(**_: Any) -> None:
         pass
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(minutes=1)
     assert simulation.journal.get_calls() == []
     assert any("403" in message or "forbidden" in message.lower() for message in simulation.logs.get_messages())
@@ -154,8 +153,7 @@ async def test_journal(simulation: Simulation) -> None:
         if not retry:
             raise kopf.TemporaryError("boo!", delay=5)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle(calm=10)
     first, second = simulation.journal.get_calls("one")
     assert (first.reason, first.retry, first.outcome, first.delay) == ("create", 0, "retried", 5)

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from kopf.testing import Simulation, SimulationError
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 registry = kopf.OperatorRegistry()
 
@@ -37,7 +37,6 @@ async def test_coroutines_that_go_round(simulation: Simulation) -> None:
         while not stopped:
             await asyncio.sleep(0)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     with pytest.raises(SimulationError, match="(?s)Time stands still, .*daemon_fn.*sleep"):
         await simulation.advance(minutes=5)

@@ -25,48 +25,37 @@ def seen() -> Seen:
     return []
 
 
-@pytest.fixture
-def operator(seen: Seen) -> Callable[[Simulation], kopf.OperatorRegistry]:
-    """Make the operator that sees it."""
+async def start(simulation: Simulation, seen: Seen) -> None:
+    """Start the operator that sees it."""
+    for resource in ("configmaps", "secrets"):
 
-    def declare(simulation: Simulation) -> kopf.OperatorRegistry:
-        for resource in ("configmaps", "secrets"):
+        @kopf.on.event(resource, labels={"mine": ""}, id=resource)
+        async def look(type: str, name: str, body: kopf.Body, **_: Any) -> None:
+            seen.append((f"{type} {name}", body["data"]["size"], round(simulation.now)))
 
-            @kopf.on.event(resource, labels={"mine": ""}, id=resource)
-            async def look(type: str, name: str, body: kopf.Body, **_: Any) -> None:
-                seen.append((f"{type} {name}", body["data"]["size"], round(simulation.now)))
-
-        return kopf.get_default_registry()
-
-    return declare
+    await simulation.restart()
+    await simulation.advance()
 
 
-@pytest.fixture
-def story(operator: Any) -> Any:
+async def tell(simulation: Simulation, seen: Seen, trouble: Callable[[Any], object]) -> None:
     """Start the operator, make the trouble, and tell a story of 5 events."""
-
-    async def tell(simulation: Simulation, trouble: Callable[[Simulation], None]) -> None:
-        operator(simulation)
-        await simulation.restart()
-        await simulation.advance()
-        trouble(simulation)
-        await simulation.apply(make("ConfigMap", "a", "1"))
-        await simulation.apply(make("Secret", "b", "Mg=="))
-        await simulation.advance(seconds=10)
-        await simulation.patch("configmaps", "a", {"data": {"size": "3"}})
-        await simulation.patch("secrets", "b", {"data": {"size": "NA=="}})
-        await simulation.advance(seconds=10)
-        await simulation.delete("configmaps", "a")
-        await simulation.settle()
-
-    return tell
+    await start(simulation, seen)
+    trouble(simulation.faults)
+    await simulation.apply(make("ConfigMap", "a", "1"))
+    await simulation.apply(make("Secret", "b", "Mg=="))
+    await simulation.advance(seconds=10)
+    await simulation.patch("configmaps", "a", {"data": {"size": "3"}})
+    await simulation.patch("secrets", "b", {"data": {"size": "NA=="}})
+    await simulation.advance(seconds=10)
+    await simulation.delete("configmaps", "a")
+    await simulation.settle()
 
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
 
-async def test_late_events_hold_their_stream_only(simulation: Simulation, story: Any, seen: Seen) -> None:
-    await story(simulation, lambda simulation: simulation.faults.delay_event(3, 30))
+async def test_late_events_hold_their_stream_only(simulation: Simulation, seen: Seen) -> None:
+    await tell(simulation, seen, lambda faults: faults.delay_event(3, 30))
     assert seen == [
         ("ADDED a", "1", 0),
         ("ADDED b", "Mg==", 0),
@@ -78,22 +67,22 @@ async def test_late_events_hold_their_stream_only(simulation: Simulation, story:
 
 
 @pytest.mark.usefixtures("older_server")
-async def test_doubled_deletions(simulation: Simulation, story: Any, seen: Seen) -> None:
-    await story(simulation, lambda simulation: simulation.faults.duplicate_event(5))
+async def test_doubled_deletions(simulation: Simulation, seen: Seen) -> None:
+    await tell(simulation, seen, lambda faults: faults.duplicate_event(5))
     assert seen[-2:] == [("DELETED a", "3", 20), ("DELETED a", "3", 20)]
     assert len(seen) == 6
     assert "an event comes twice: DELETED configmaps default/a" in str(simulation.journal)
 
 
-async def test_the_same_state_twice_is_no_news(simulation: Simulation, story: Any, seen: Seen) -> None:
-    await story(simulation, lambda simulation: simulation.faults.duplicate_event(1))
+async def test_the_same_state_twice_is_no_news(simulation: Simulation, seen: Seen) -> None:
+    await tell(simulation, seen, lambda faults: faults.duplicate_event(1))
     assert len(seen) == 5
     assert "an event comes twice: ADDED configmaps default/a" in str(simulation.journal)
 
 
 @pytest.mark.usefixtures("older_server")
-async def test_the_past_comes_again(simulation: Simulation, story: Any, seen: Seen) -> None:
-    await story(simulation, lambda simulation: simulation.faults.stale_event(2, 5, "configmaps"))
+async def test_the_past_comes_again(simulation: Simulation, seen: Seen) -> None:
+    await tell(simulation, seen, lambda faults: faults.stale_event(2, 5, "configmaps"))
     assert seen == [
         ("ADDED a", "1", 0),
         ("ADDED b", "Mg==", 0),
@@ -106,24 +95,22 @@ async def test_the_past_comes_again(simulation: Simulation, story: Any, seen: Se
     assert "an event is followed by the past for 5s: MODIFIED configmaps default/a" in str(simulation.journal)
 
 
-async def test_events_with_no_past_are_repeated(simulation: Simulation, story: Any, seen: Seen) -> None:
-    await story(simulation, lambda simulation: simulation.faults.stale_event(1, 30))
+async def test_events_with_no_past_are_repeated(simulation: Simulation, seen: Seen) -> None:
+    await tell(simulation, seen, lambda faults: faults.stale_event(1, 30))
     assert len(seen) == 5
 
 
-async def test_several_events(simulation: Simulation, story: Any, seen: Seen) -> None:
-    def trouble(simulation: Simulation) -> None:
-        simulation.faults.delay_event(1, 3)
-        simulation.faults.delay_event(2, 6, resource="secrets")
+async def test_several_events(simulation: Simulation, seen: Seen) -> None:
+    def trouble(faults: Any) -> None:
+        faults.delay_event(1, 3)
+        faults.delay_event(2, 6, resource="secrets")
 
-    await story(simulation, trouble)
+    await tell(simulation, seen, trouble)
     assert [time for *_, time in seen] == [0, 3, 10, 16, 20]
 
 
-async def test_trouble_can_be_ended(simulation: Simulation, operator: Any, seen: Seen) -> None:
-    operator(simulation)
-    await simulation.restart()
-    await simulation.advance()
+async def test_trouble_can_be_ended(simulation: Simulation, seen: Seen) -> None:
+    await start(simulation, seen)
     simulation.faults.delay_event(1, 300)
     simulation.faults.delay_event(2, 300)
     await simulation.apply(make("ConfigMap", "a", "1"))
@@ -137,10 +124,8 @@ async def test_trouble_can_be_ended(simulation: Simulation, operator: Any, seen:
     assert seen[-1] == ("ADDED b", "1", 11)
 
 
-async def test_events_are_not_lost_with_their_streams(simulation: Simulation, operator: Any, seen: Seen) -> None:
-    operator(simulation)
-    await simulation.restart()
-    await simulation.advance()
+async def test_events_are_not_lost_with_their_streams(simulation: Simulation, seen: Seen) -> None:
+    await start(simulation, seen)
     simulation.faults.delay_event(1, 300)
     await simulation.apply(make("ConfigMap", "a", "1"))
     await simulation.advance(seconds=10)
@@ -159,13 +144,10 @@ async def test_events_are_not_lost_with_their_streams(simulation: Simulation, op
 )
 async def test_it_is_not_settled_before_it_is_over(
     simulation: Simulation,
-    operator: Any,
     seen: Seen,
     begin: Callable[[Any], None],
 ) -> None:
-    operator(simulation)
-    await simulation.restart()
-    await simulation.advance()
+    await start(simulation, seen)
     begin(simulation.faults)
     await simulation.apply(make("ConfigMap", "a", "1"))
     await simulation.settle()

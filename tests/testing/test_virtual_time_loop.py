@@ -18,7 +18,7 @@ from kopf._virtual_time.threaded_loop import VirtualEvent
 from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 from kopf.testing import Simulation
 from tests.patience import PATIENCE
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 _Ts = TypeVarTuple("_Ts")
 
@@ -39,8 +39,7 @@ async def test_timers_tick_for_days(simulation: Simulation) -> None:
     async def tick(**_: Any) -> None:
         ticks.append(simulation.now)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(days=1, hours=1, minutes=1, seconds=1)
     assert len(ticks) == 26
     assert [round(b - a) for a, b in itertools.pairwise(ticks)] == [3600] * 25
@@ -61,8 +60,7 @@ async def test_coroutines_sleep_virtually(simulation: Simulation) -> None:
     async def create_fn(**_: Any) -> None:
         await asyncio.sleep(3600)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(minutes=59)
     assert not simulation.journal.get_calls()
     await simulation.advance(minutes=2)
@@ -97,8 +95,7 @@ async def test_daemons_wait_virtually(simulation: Simulation, is_async: bool) ->
             await stopped.wait(600)
 
     kopf.daemon("kopfexamples")(watch if is_async else watch_in_thread)
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(hours=1)
     assert len(rounds) == 7
     await simulation.delete("kopfexamples", "obj")

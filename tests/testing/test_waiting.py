@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from kopf.testing import APIStatus, Simulation, SimulationError
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
@@ -59,8 +59,7 @@ async def test_settling(simulation: Simulation) -> None:
         if retry < 3:
             raise kopf.TemporaryError("Not yet.", delay=0.5)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.settle()
     assert len(simulation.journal.get_calls()) == 4
     since = simulation.now
@@ -73,8 +72,7 @@ async def test_it_does_not_settle(simulation: Simulation) -> None:
     async def create_fn(retry: int, **_: Any) -> None:
         raise kopf.TemporaryError("Not yet.", delay=0.5)
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     with pytest.raises(SimulationError, match=r"(?s)does not settle in 20 seconds.*create_fn' #3.*Not yet\."):
         await simulation.settle(timeout=20)
 
@@ -122,8 +120,7 @@ async def test_failures_tell_the_timeline(simulation: Simulation) -> None:
         logger.debug("That is for debugging.")
         raise kopf.PermanentError("No way.")
 
-    await simulation.restart()
-    await simulation.apply(make("other"))
+    await begin(simulation, make("other"))
     await simulation.apply(make())
     simulation.faults.latency(0.25, "patch")
     await simulation.patch("kex", "obj", {"spec": {"size": 1}})

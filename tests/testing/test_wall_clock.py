@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from kopf.testing import Simulation, SyncSimulation
-from tests.testing.kopfexamples import CRD, make
+from tests.testing.kopfexamples import CRD, begin, make
 
 START = datetime.datetime(2030, 5, 1, 12, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -66,8 +66,7 @@ async def test_the_process_has_the_virtual_time(simulation: Simulation) -> None:
         seen.append(("thread", read_clock(), time.time()))
 
     assert is_near(read_clock(), START)
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(hours=3)
     assert is_near(read_clock(), START + 3 * HOUR)
     for kind in ("coroutine", "thread"):
@@ -87,8 +86,7 @@ async def test_threads_that_sleep(simulation: Simulation) -> None:
         time.sleep(3600)
         seen.append(read_clock())
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(hours=2)
     assert [is_near(when, START + n * HOUR) for n, when in enumerate(seen)] == [True, True]
 
@@ -101,8 +99,7 @@ async def test_jumps_of_the_wall_clock(simulation: Simulation) -> None:
     async def timer_fn(**_: Any) -> None:
         seen.append((simulation.now, read_clock()))
 
-    await simulation.restart()
-    await simulation.apply(make())
+    await begin(simulation, make())
     await simulation.advance(minutes=30)
     simulation.faults.clock_jump(-24 * 3600)
     assert is_near(read_clock(), START + HOUR / 2 - 24 * HOUR)
