@@ -112,10 +112,9 @@ class Objects:
         obj |= {} if status is None else {"status": dict(status)}
         return await self.api.request("POST", self._path, obj)  # type: ignore[no-any-return]
 
-    async def create_all(self, names: Iterable[str]) -> None:
-        """Create objects with these names, one by one."""
-        for name in names:
-            await self.create(name)
+    async def create_all(self, names: Iterable[str], **fields: Any) -> list[str]:
+        """Create objects with these names, one by one, with the same content; get the names."""
+        return [(await self.create(name, **fields))["metadata"]["name"] for name in names]
 
     async def create_and_wait(self, name: str = "obj", **fields: Any) -> Obj:
         """Create an object, and wait until it is handled; get it as it is then."""
@@ -150,9 +149,19 @@ class Objects:
         await self.delete(name)
         return await self.wait_gone(name)
 
+    async def delete_all(self, names: Iterable[str]) -> None:
+        """Request the deletion of all of them, one by one."""
+        for name in names:
+            await self.delete(name)
+
     async def release(self, name: str = "obj") -> None:
         """Remove all finalizers, whosever they are."""
         await self.merge({"metadata": {"finalizers": None}}, name)
+
+    async def release_and_wait(self, name: str = "obj") -> Obj:
+        """Remove all finalizers, and wait until the object disappears; get its last state."""
+        await self.release(name)
+        return await self.wait_gone(name)
 
     def get_events(self, name: str = "obj") -> list[tuple[str, Obj]]:
         """All events that were seen of the object, with their types; in the order of the stream."""
@@ -176,6 +185,11 @@ class Objects:
             return obj if is_there and condition(obj) else None
 
         return await self._wait(check, name)
+
+    async def wait_all(self, condition: Callable[[Obj], object], names: Iterable[str]) -> None:
+        """Wait until the condition is true for all of them."""
+        for name in names:
+            await self.wait(condition, name)
 
     async def wait_seen(self, condition: Callable[[Obj], object], name: str = "obj") -> Obj:
         """Wait until the object has ever been seen so, even if it is different already; get the first such state."""
@@ -204,6 +218,11 @@ class Objects:
             return None
 
         return await self._wait(check, name)
+
+    async def wait_all_gone(self, names: Iterable[str]) -> None:
+        """Wait until all of them disappear."""
+        for name in names:
+            await self.wait_gone(name)
 
     async def _wait(self, check: Callable[[], Obj | None], name: str) -> Obj:
         try:

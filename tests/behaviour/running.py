@@ -9,6 +9,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+import pytest
+
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Obj, Objects, get_patience
@@ -174,6 +176,13 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+async def get_duration(action: Awaitable[object]) -> float:
+    """Wait for it, and tell how long it has taken, in seconds of the loop's time."""
+    started = now()
+    await action
+    return now() - started
+
+
 class Operator:
     """Runs operators one after another: for each start, a new one, as if a process was restarted."""
 
@@ -207,6 +216,20 @@ class Operator:
         await self.start(watching=(objects.plural,))
         return await objects.create(name, **fields)
 
+    async def start_and_call(
+        self,
+        objects: Objects,
+        calls: Calls,
+        name: str = "obj",
+        *,
+        times: int = 1,
+        **fields: Any,
+    ) -> Obj:
+        """Start, create an object, and wait until at least so many calls are noted; get it as it is created."""
+        obj = await self.start_and_create(objects, name, **fields)
+        await calls.wait_length(times)
+        return obj
+
     async def start_and_handle(self, objects: Objects, name: str = "obj", **fields: Any) -> Obj:
         """Start, create an object, and wait until it is handled; get it as it is then."""
         await self.start(watching=(objects.plural,))
@@ -222,6 +245,12 @@ class Operator:
         finally:
             ready.cancel()
             await asyncio.gather(ready, return_exceptions=True)
+
+    async def launch_in_vain(self, error: type[Exception], match: str, **kwargs: Any) -> None:
+        """Start, and wait until it fails with such an error, in whose text the pattern is found."""
+        await self.launch(**kwargs)
+        with pytest.raises(error, match=match):
+            await self.wait()
 
     async def _run(self, ready_flag: asyncio.Event, **kwargs: Any) -> None:
         settings = kopf.OperatorSettings()

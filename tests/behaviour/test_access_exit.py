@@ -42,8 +42,7 @@ async def test_silent_servers_do_not_hold_the_exit(operator: Operator, kex: Obje
         operator.cluster.faults.pause()
         calls.append("called")
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await asyncio.wait_for(operator.stop(), PATIENCE)
     operator.cluster.faults.resume()
 
@@ -85,8 +84,7 @@ async def test_credentials_are_renewed_until_the_very_end(
 
     operator.set("queueing.exit_timeout", 30)
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     operator.cluster.faults.expire_token()
     kex.api.session.headers["Authorization"] = f"Bearer {operator.cluster.token}"
     asyncio.get_running_loop().call_later(0.5, go.set)

@@ -109,9 +109,9 @@ async def test_failures_that_do_not_pass_end_the_operator_with_the_reason(
 ) -> None:
     change_kubeconfig(user={"exec": plugin.make_stanza(installHint="Run `aws sso login`.")})
     plugin.behave(stderr="The SSO session has expired.", code=255)
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match=r"'/.*/plugin' .* exit code 255, saying: The SSO .*Run `aws sso login`"):
-        await operator.wait()
+    await operator.launch_in_vain(
+        kopf.LoginError, r"'/.*/plugin' .* exit code 255, saying: The SSO .*Run `aws sso login`"
+    )
     assert len(plugin.calls) == 4
 
 
@@ -151,9 +151,7 @@ async def test_what_cannot_work_is_said_at_once(
     message: str,
 ) -> None:
     change_kubeconfig(user={"exec": plugin.make_stanza(**fields)})
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match=message):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.LoginError, message)
     assert plugin.calls == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator, do_nothing
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 
 async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -54,9 +54,7 @@ async def test_a_failed_startup_is_the_error_of_the_operator(operator: Operator,
     kopf.on.cleanup(id="cleanup")(calls.noting("cleanup"))
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.reset_counters()
-    await operator.launch()
-    with pytest.raises(Exception, match="'bad'.*it is broken"):
-        await operator.wait()
+    await operator.launch_in_vain(Exception, "'bad'.*it is broken")
     assert operator.cluster.counters == {}
     assert calls[0] == "good"
     assert logs.find("Activity 'bad' failed permanently: it is broken")
@@ -64,18 +62,14 @@ async def test_a_failed_startup_is_the_error_of_the_operator(operator: Operator,
 
 @pytest.mark.fastforward
 async def test_startup_handlers_are_retried(operator: Operator, calls: Calls) -> None:
-    loop = asyncio.get_running_loop()
-
-    @kopf.on.startup(id="arbitrary")
-    async def arbitrary(retry: int, **_: Any) -> None:
-        calls.append(("arbitrary", retry, round(loop.time() - started)))
-        if retry < 2:
-            raise ValueError("boom")
+    started = now()
+    kopf.on.startup(id="arbitrary")(
+        calls.noting(lambda retry, **_: ("arbitrary", retry, round(now() - started)), error=ValueError("boom"), times=2)
+    )
 
     kopf.on.startup(id="temporary")(
         calls.noting(lambda retry, **_: ("temporary", retry), error=kopf.TemporaryError("not yet", delay=10), times=2)
     )
-    started = loop.time()
     await operator.launch()
     assert [call for call in calls if call[0] == "arbitrary"] == [
         ("arbitrary", 0, 0),
@@ -102,9 +96,7 @@ async def test_limits_of_startup_handlers(
     attempts: int,
 ) -> None:
     kopf.on.startup(**options, id="bad")(calls.noting("called", error=ValueError("boom")))
-    await operator.launch()
-    with pytest.raises(Exception, match="'bad'.*boom"):
-        await operator.wait()
+    await operator.launch_in_vain(Exception, "'bad'.*boom")
     assert len(calls) == attempts
 
 
@@ -160,9 +152,7 @@ async def test_cleanup_happens_after_a_fatal_failure(operator: Operator, calls: 
 
     kopf.on.cleanup(registry=registry)(calls.noting("cleaned"))
     logs.expected.append("no way in")
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match="no way in"):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.LoginError, "no way in")
     assert calls == ["cleaned"]
 
 

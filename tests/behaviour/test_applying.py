@@ -117,8 +117,7 @@ async def test_conflicts_are_named(operator: Operator, kex: Objects, api: API, c
             raise
 
     await api.request("POST", f"{PATH}?fieldManager=someone", make_deployment("web", replicas=5))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     text, conflicts = calls[0]
     assert conflicts[".spec.replicas"] == "someone"
     assert "Deployment default/web is not applied: .spec.replicas is managed by 'someone'" in text
@@ -140,8 +139,7 @@ async def test_synchronous_handlers_and_models(operator: Operator, kex: Objects,
         calls.append(kopf.apply(child)["data"])
         assert meta.owner_references is None
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [{"key": "value"}]
     stored = await api.request("GET", "/api/v1/namespaces/default/configmaps/cm")
     assert stored["metadata"]["ownerReferences"]
@@ -209,8 +207,7 @@ async def test_objects_of_nobody(operator: Operator, kex: Objects, api: API) -> 
     async def fn(**_: Any) -> None:
         await kopf.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}, is_owned=False)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     metadata = (await api.request("GET", "/api/v1/namespaces/new"))["metadata"]
     assert "ownerReferences" not in metadata
     assert "labels" not in metadata or "namespace" not in metadata
@@ -221,8 +218,7 @@ async def test_names_cannot_be_random(operator: Operator, kex: Objects, logs: Lo
     async def fn(**_: Any) -> None:
         await kopf.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}})
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*has no name: give it one.*")
 
 
@@ -245,9 +241,7 @@ async def test_before_the_login(operator: Operator, calls: Calls, decorator: Any
     """It is an error after a while: otherwise, the handler would wait for the login, and the login for the handler."""
     operator.registry = kopf.OperatorRegistry()
     decorator(registry=operator.registry, errors=kopf.ErrorsMode.PERMANENT)(make_maker(calls, is_async))
-    await operator.launch()
-    with pytest.raises(kopf.OperatorError, match="the operator logs in after its startup handlers"):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.OperatorError, "the operator logs in after its startup handlers")
     assert not len(calls)
 
 
@@ -273,9 +267,7 @@ async def test_after_a_refused_login(operator: Operator, calls: Calls, logs: Log
     kopf.on.login(registry=operator.registry)(lambda **_: login)
     kopf.on.cleanup(registry=operator.registry, retries=1)(make_maker(calls, is_async))
     logs.expected.append(".*Ran out of valid credentials.*")
-    await operator.launch()
-    with pytest.raises(kopf.OperatorError, match="Ran out of valid credentials"):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.OperatorError, "Ran out of valid credentials")
     assert not len(calls)
 
 

@@ -115,11 +115,14 @@ async def test_changes_by_others_do_not_cut_the_delays_of_retries(
 ) -> None:
     """The next attempt will see the fresh state anyway; and it was asked to wait."""
 
-    @decorator("kopfexamples", id="fn")
-    async def fn(spec: kopf.Spec, retry: int, **_: Any) -> None:
-        calls.append((retry, spec.get("other"), round(now() - started)))
-        if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=100)
+    started: float
+    decorator("kopfexamples", id="fn")(
+        calls.noting(
+            lambda spec, retry, **_: (retry, spec.get("other"), round(now() - started)),
+            error=kopf.TemporaryError("not yet", delay=100),
+            times=2,
+        )
+    )
 
     if decorator is kopf.on.update:
         kopf.on.create("kopfexamples")(do_nothing)
@@ -151,8 +154,7 @@ async def test_a_change_before_the_first_handler_is_not_an_update(
     operator.cluster.faults.lag_watches(1)
     await kex.create(spec={"field": "value"})
     await asyncio.sleep(0.5)
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     await kex.create_and_wait("another")
     assert calls[0] == ("create", "new")
     assert ("update", "new") not in calls

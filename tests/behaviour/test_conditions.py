@@ -39,8 +39,7 @@ async def test_handlers_of_changes(operator: Operator, objects: Objects, is_asyn
 
     for decorator in (kopf.on.create, kopf.on.update):
         decorator(objects.plural, id="fn")(async_fn if is_async else fn)
-    await operator.start(watching=(objects.plural,))
-    obj = await objects.create_and_wait(spec={"replicas": 0})
+    obj = await operator.start_and_handle(objects, spec={"replicas": 0})
     first = get_conditions(obj)["Ready"]
     generation = {"observedGeneration": 1} if get_subresource(objects) else {}
     time = {"lastTransitionTime": first["lastTransitionTime"]}
@@ -62,8 +61,7 @@ async def test_nothing_is_written_if_nothing_changes(operator: Operator, objects
         kopf.conditions(patch)["Ready"] = kopf.Condition(True, reason="Up")
         calls.append("called")
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
+    await operator.start_and_create(objects)
     await objects.wait(is_ready)
     version = (await objects.get())["metadata"]["resourceVersion"]
     await calls.wait_length(len(calls) + 10)
@@ -86,8 +84,7 @@ async def test_conditions_of_others_that_come_meanwhile_stay(
         await objects.merge({"status": {"conditions": [theirs]}}, subresource=get_subresource(objects))
         calls.append("called")
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
+    await operator.start_and_create(objects)
     obj = await objects.wait(is_ready)
     assert get_conditions(obj)["Theirs"] == theirs
     assert calls == ["called"]
@@ -104,8 +101,7 @@ async def test_failures_are_told_by_conditions(operator: Operator, objects: Obje
             del conditions["Stalled"]
         conditions["Ready"] = kopf.Condition(True, reason="Up")
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
+    await operator.start_and_create(objects)
     first = await objects.wait(lambda obj: "Stalled" in get_conditions(obj))
     second = await objects.wait(lambda obj: get_conditions(obj).get("Stalled", {}).get("message") == "1")
     times = [get_conditions(obj)["Stalled"]["lastTransitionTime"] for obj in (first, second)]

@@ -23,8 +23,7 @@ async def test_runs_of_a_timer(operator: Operator, kex: Objects, calls: Calls) -
         calls.append(variable.get())
         variable.set("of a previous run")
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(3)
+    await operator.start_and_call(kex, calls, times=3)
     assert set(calls) == {None}
 
 
@@ -48,8 +47,7 @@ async def test_daemons_and_handlers_of_the_object(operator: Operator, kex: Objec
         variable.set("of the event")
 
     kopf.daemon("kopfexamples")(calls.noting(lambda **_: variable.get()))
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     assert calls == [None]
 
 

@@ -32,8 +32,7 @@ async def test_nothing_but_the_finalizer_is_put_on_the_object_and_before_the_dae
     calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples")(calls.accompanying(lambda meta, **_: [*meta["finalizers"]]))
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     obj = await kex.delete_and_wait()
     assert calls == [[FINALIZER]]
     assert get_annotations(obj) == {}
@@ -66,8 +65,7 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
             if retry == 0:
                 raise kopf.TemporaryError("once more", delay=30)
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.delete_and_wait()
     expected = ["daemon exited", "daemon started", "first 0", "first 1", "second 0", "second 1"]
     assert sorted(calls) == expected
@@ -87,15 +85,13 @@ async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
         return "exited"
 
     kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted", result="done"))
-    await operator.start_and_create(kex, finalizers=["example.com/theirs"])
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, finalizers=["example.com/theirs"])
     await kex.delete()
     obj = await kex.wait(
         lambda obj: get_finalizers(obj) == ["example.com/theirs"] and "deletionTimestamp" in obj["metadata"]
     )
     assert obj["status"] == {"daemon_fn": "exited", "delete_fn": "done"}
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
     assert calls == ["started", "deleted"]
 
 
@@ -107,8 +103,7 @@ async def test_timers_in_the_middle_of_a_run_are_awaited(operator: Operator, kex
         calls.append("ended")
 
     allowed = asyncio.Event()
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.delete()
     await kex.create("other", finalizers=["example.com/theirs"])
     await calls.wait_length(2)  # the operator has seen the deletion by now
@@ -138,8 +133,7 @@ async def test_the_memory_of_gone_objects_is_freed(operator: Operator, kex: Obje
 
     await operator.start()
     before = count_leftovers()
-    names = [f"obj{i}" for i in range(10)]
-    await kex.create_all(names)
+    names = await kex.create_all([f"obj{i}" for i in range(10)])
     await calls.wait_length(10)
     assert count_leftovers()["ObjectBackground"] == before["ObjectBackground"] + 10
     for name in names:

@@ -11,7 +11,7 @@ import pytest
 import kopf
 from kopf._virtual_time.virtual_time_loop import VirtualTimeLoop
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing, now
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing, get_duration
 
 pytestmark = pytest.mark.lagging
 
@@ -29,9 +29,7 @@ async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
     await operator.start()
     await kex.create_all(f"obj{i}" for i in range(20))
     await calls.wait_length(20)
-    started = now()
-    await operator.stop()
-    assert now() - started < 1
+    assert await get_duration(operator.stop()) < 1
     assert len(calls) == 40
     assert all(kopf.DaemonStoppingReason.OPERATOR_EXITING in reason for reason in calls.items[20:])
     assert get_finalizers(await kex.get("obj0")) == [FINALIZER]
@@ -58,11 +56,8 @@ async def test_daemons_that_need_some_time_have_it(
     async def cleanup_fn(**_: Any) -> None:
         calls.append((await kex.get())["status"])
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
-    started = now()
-    await operator.stop()
-    assert now() - started == pytest.approx(seconds, abs=1)
+    await operator.start_and_call(kex, calls)
+    assert await get_duration(operator.stop()) == pytest.approx(seconds, abs=1)
     assert calls == ["started", {"fn": "exited"}]
 
 
@@ -104,11 +99,8 @@ async def test_those_who_hang_are_cancelled(
                 raise
 
     count = len(all_options)
-    await operator.start_and_create(kex)
-    await calls.wait_length(count)
-    started = now()
-    await operator.stop()
-    assert now() - started == pytest.approx(expected, abs=0.5 if expected == 1 else 1)
+    await operator.start_and_call(kex, calls, times=count)
+    assert await get_duration(operator.stop()) == pytest.approx(expected, abs=0.5 if expected == 1 else 1)
     assert calls == ["started"] * count + ["cancelled"] * count
 
 
@@ -133,9 +125,7 @@ async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
     await operator.start()
     await kex.create_all(f"obj{i}" for i in range(50))
     await calls.wait_length(50)
-    started = now()
-    await operator.stop()
-    assert now() - started == pytest.approx(5, abs=1.5)
+    assert await get_duration(operator.stop()) == pytest.approx(5, abs=1.5)
     assert calls.items.count("refused") == 50
     allowed.set()
 
@@ -157,8 +147,7 @@ async def test_orphaned_daemons_are_cancelled_too(operator: Operator, kex: Objec
             calls.append("cancelled again")
             raise
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     with pytest.warns(ResourceWarning):
         await kex.delete_and_wait()
     await operator.stop()
@@ -184,11 +173,8 @@ async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
 
     allowed = threading.Event()
     try:
-        await operator.start_and_create(kex)
-        await calls.wait_length(1)
-        started = now()
-        await operator.stop()
-        assert now() - started == pytest.approx(5, abs=2)
+        await operator.start_and_call(kex, calls)
+        assert await get_duration(operator.stop()) == pytest.approx(5, abs=2)
     finally:
         allowed.set()
 
@@ -204,9 +190,7 @@ async def test_what_only_waits_exits_at_once(operator: Operator, kex: Objects, o
     kopf.on.create("kopfexamples")(do_nothing)
     await operator.start_and_handle(kex)
     await asyncio.sleep(100)
-    started = now()
-    await operator.stop()
-    assert now() - started < 1
+    assert await get_duration(operator.stop()) < 1
 
 
 @pytest.mark.fastforward
@@ -224,8 +208,7 @@ async def test_whatever_is_cancelled_at_the_exit_is_logged_so(
     kopf.timer("kopfexamples", id="timer_fn", interval=1)(fn)
     kopf.daemon("kopfexamples", id="daemon_fn")(fn)
     kopf.daemon("kopfexamples", id="staged_fn", cancellation_timeout=1)(fn)
-    await operator.start_and_create(kex)
-    await calls.wait_length(4)
+    await operator.start_and_call(kex, calls, times=4)
     await operator.stop()
     assert sorted(record.getMessage() for record in logs.find(".* is cancelled.*")) == [
         "Daemon 'daemon_fn' is cancelled. Will escalate.",

@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Calls, Logs, Operator, get_pauses, now
+from tests.behaviour.running import Calls, Logs, Operator, get_duration, get_pauses, now
 
 pytestmark = pytest.mark.fastforward
 
@@ -21,8 +21,7 @@ async def test_daemons_that_exit_are_not_started_again_in_this_operator(
     calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.noting("called"))
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.merge({"spec": {"field": "new"}})
     await asyncio.sleep(10000)
     assert calls == ["called"]
@@ -45,8 +44,7 @@ async def test_temporary_errors_restart_the_daemon_after_their_delay(
         await asyncio.sleep(5)
         raise kopf.TemporaryError("Need to restart.", delay=delay)
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(4)
+    await operator.start_and_call(kex, calls, times=4)
     assert [retry for retry, _ in calls][:4] == [0, 1, 2, 3]
     assert get_pauses([time for _, time in calls])[:3] == pytest.approx([5 + delay] * 3, abs=1)
 
@@ -84,8 +82,7 @@ async def test_arbitrary_errors_are_retried_after_the_backoff(operator: Operator
             calls.noting(lambda param, **_: (param, now()), error=Exception("boo"), times=3)
         )
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(8)
+    await operator.start_and_call(kex, calls, times=8)
     for id, backoff in {"default": 60, "own": 7}.items():
         times = [time for param, time in calls if param == id]
         assert get_pauses(times) == pytest.approx([backoff] * 3, abs=1)
@@ -146,9 +143,7 @@ async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_delet
     kopf.daemon("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("later", delay=100000)))
     await operator.start_and_create(kex)
     await logs.wait(".*'fn' failed temporarily: later")
-    started = now()
-    await kex.delete_and_wait()
-    assert now() - started < 10
+    assert await get_duration(kex.delete_and_wait()) < 10
     assert calls == ["called"]
 
 
@@ -163,11 +158,8 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
         await stopped.wait()
         raise Exception("cannot exit properly")
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
-    started = now()
-    await kex.delete_and_wait()
-    assert now() - started < 10
+    await operator.start_and_call(kex, calls)
+    assert await get_duration(kex.delete_and_wait()) < 10
     assert calls == ["called"]
 
 
@@ -201,9 +193,7 @@ async def test_what_can_never_be_stored_is_reported_and_does_not_hold_the_object
     await asyncio.sleep(10000)
     if kind == "result":
         assert len([message for message in logs.get_messages("obj", level=40) if "'fn'" in message]) == 1
-    started = now()
-    await kex.delete_and_wait()
-    assert now() - started < 60
+    assert await get_duration(kex.delete_and_wait()) < 60
     assert calls == ["called"]
 
 

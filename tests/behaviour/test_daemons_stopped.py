@@ -24,8 +24,7 @@ async def test_async_wait_takes_as_long_as_requested(operator: Operator, kex: Ob
             assert await stopped.wait(timeout) is False
             calls.append(asyncio.get_running_loop().time() - started)
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(3)
+    await operator.start_and_call(kex, calls, times=3)
     assert calls.items == pytest.approx([0, 10, 3600.5], abs=0.5)
 
 
@@ -38,8 +37,7 @@ async def test_async_wait_ends_at_once_when_it_is_time_to_exit(operator: Operato
         calls.append(await stopped.wait(1000000))
         calls.append(await stopped.wait())
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await asyncio.sleep(100)
     started = asyncio.get_running_loop().time()
     await kex.delete_and_wait()
@@ -57,8 +55,7 @@ async def test_sync_wait(operator: Operator, kex: Objects, calls: Calls) -> None
         calls.append(stopped.wait())
         calls.append(bool(stopped))
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(2)
+    await operator.start_and_call(kex, calls, times=2)
     await kex.delete_and_wait()
     assert calls == [False, True, True, True, True]
 
@@ -83,8 +80,7 @@ async def test_reasons(
     kopf.daemon("kopfexamples", labels={"match": "yes"})(
         calls.accompanying(describe, describe) if kind == "async" else sync_fn
     )
-    await operator.start_and_create(kex, labels={"match": "yes"})
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, labels={"match": "yes"})
     match reason:
         case R.RESOURCE_DELETED:
             await kex.delete()
@@ -114,8 +110,7 @@ async def test_several_reasons_are_combined(operator: Operator, kex: Objects, ca
         finally:
             calls.append(stopped.reason)
 
-    await operator.start_and_create(kex, labels={"match": "yes"})
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, labels={"match": "yes"})
     await kex.merge({"metadata": {"labels": {"match": "no"}}})
     await calls.wait_length(2)
     await kex.delete_and_wait()
@@ -148,8 +143,7 @@ async def test_only_the_stages_that_exist_are_added_to_the_reason(
             finally:
                 calls.append((param, stopped.reason))
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(len(stages))
+    await operator.start_and_call(kex, calls, times=len(stages))
     await kex.delete_and_wait()
     assert sorted(calls.items[len(stages) :]) == [
         (number, R.RESOURCE_DELETED | flags) for number, (_, flags) in enumerate(stages)

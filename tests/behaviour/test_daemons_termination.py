@@ -11,7 +11,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, get_duration, now
 
 
 @pytest.mark.fastforward
@@ -26,8 +26,7 @@ async def test_the_object_waits_until_its_daemon_exits(operator: Operator, kex: 
         await asyncio.sleep(50)
         calls.append("exited")
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     assert get_finalizers(await kex.get()) == [FINALIZER]
     started = now()
     await kex.delete()
@@ -65,8 +64,7 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
             calls.append((now(), stopped.reason))
             raise
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     started = now()
     await kex.delete_and_wait()
     assert calls[1][0] - started == pytest.approx(expected, abs=5)
@@ -89,11 +87,8 @@ async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
             await asyncio.sleep(20)
             calls.append("cleaned up")
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
-    started = now()
-    await kex.delete_and_wait()
-    assert now() - started == pytest.approx(20, abs=5)
+    await operator.start_and_call(kex, calls)
+    assert await get_duration(kex.delete_and_wait()) == pytest.approx(20, abs=5)
     assert calls == ["started", "cleaned up"]
 
 
@@ -114,8 +109,7 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
         calls.append(stopped.reason)
 
     allowed = asyncio.Event()
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     started = now()
     with pytest.warns(ResourceWarning, match="'fn' did not exit in time. Leaving it orphaned"):
         await kex.delete_and_wait()
@@ -156,8 +150,7 @@ async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
 
     allowed = threading.Event()
     try:
-        await operator.start_and_create(kex)
-        await calls.wait_length(1)
+        await operator.start_and_call(kex, calls)
         with pytest.warns(ResourceWarning, match="Leaving it orphaned"):
             await kex.delete_and_wait()
         assert calls == ["started"]
@@ -192,8 +185,7 @@ async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocke
             raise
 
     allowed = asyncio.Event()
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.delete()
     await kex.wait(lambda obj: "deletionTimestamp" in obj["metadata"])
     started = now()
@@ -218,11 +210,8 @@ async def test_the_object_waits_for_the_slowest_daemon(operator: Operator, kex: 
             await asyncio.sleep(param)
             calls.append(param)
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(3)
-    started = now()
-    await kex.delete_and_wait()
-    assert now() - started == pytest.approx(100, abs=5)
+    await operator.start_and_call(kex, calls, times=3)
+    assert await get_duration(kex.delete_and_wait()) == pytest.approx(100, abs=5)
     assert calls.items[3:] == [0, 10, 100]
 
 
@@ -240,11 +229,9 @@ async def test_objects_deleted_by_force_take_their_daemons_with_them(
         calls.append(stopped.reason)
 
     allowed = asyncio.Event()
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.delete()
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
     allowed.set()
     await calls.wait_length(2)
     assert kopf.DaemonStoppingReason.RESOURCE_DELETED in calls[1]
@@ -263,8 +250,7 @@ async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
     kopf.daemon("kopfexamples", id="fn")(
         calls.accompanying(lambda name, **_: name, lambda name, stopped, **_: (name, stopped.reason))
     )
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
     rule = operator.cluster.faults.inject(503, verb="watch", resource="kopfexamples", rate=1.0)
     operator.cluster.faults.cut_watches()
@@ -287,8 +273,7 @@ async def test_daemons_exit_when_the_object_is_deleted_even_if_our_finalizer_was
 ) -> None:
     """Another finalizer holds the object, so it is marked for deletion for long."""
     kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started", lambda stopped, **_: stopped.reason))
-    await operator.start_and_create(kex, finalizers=["example.com/theirs"])
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, finalizers=["example.com/theirs"])
     await kex.wait(lambda obj: FINALIZER in get_finalizers(obj))
     operator.cluster.faults.silence_watches()
     await kex.merge({"metadata": {"finalizers": ["example.com/theirs"]}})
@@ -296,5 +281,4 @@ async def test_daemons_exit_when_the_object_is_deleted_even_if_our_finalizer_was
     operator.cluster.faults.silence_watches(False)
     await calls.wait_length(2)
     assert kopf.DaemonStoppingReason.RESOURCE_DELETED in calls[1]
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()

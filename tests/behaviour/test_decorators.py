@@ -91,8 +91,7 @@ async def test_any_of_the_declarations_can_match(
     for name in ("a", "b", "ab"):
         await kex.create_and_wait(name, labels=dict.fromkeys(name, "yes"))
         await calls.wait(lambda items: len([who for who, _ in items if who == name]) == 2)  # noqa: B023
-        await kex.merge({"spec": {"field": "new"}}, name)
-        await kex.wait_handled(name, field="new")
+        await kex.change_and_wait(name, field="new")
     assert sorted(calls) == [(name, what) for name in ("a", "ab", "b") for what in ("fn", "sub")]
 
 

@@ -64,8 +64,7 @@ async def test_deletion_handlers_beside_daemons_and_timers(
     for name in names:
         await objects.create(name, labels=COMPANIONS[name.partition("-")[0]])
     await calls.wait(lambda _: len(accompanied) == len(names))
-    for name in names:
-        await objects.delete(name)
+    await objects.delete_all(names)
     while sum(type_ == "DELETED" for type_, _ in objects.history) < len(names):
         await asyncio.sleep(1)
     await asyncio.sleep(5)
@@ -87,6 +86,5 @@ async def test_states_from_before_the_release_are_not_handled_again(
     await kex.merge({"metadata": {"labels": {"l": "1"}}})
     await calls.wait_length(2)
     await asyncio.sleep(10)
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
     assert len(calls) == 2

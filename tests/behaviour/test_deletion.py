@@ -64,8 +64,7 @@ async def test_objects_deleted_before_they_are_noticed_are_not_handled(
     await kex.create(finalizers=["example.com/theirs"])
     await kex.delete()
     await operator.start_and_handle(kex, "another")
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
     assert calls == [("another", "create")]
 
 
@@ -82,8 +81,7 @@ async def test_the_deletion_is_retried_and_its_progress_is_its_own(
         if reason == kopf.Reason.CREATE or retry < 2:
             raise kopf.TemporaryError("not yet", delay=100)
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(3)
+    await operator.start_and_call(kex, calls, times=3)
     await kex.delete_and_wait()
     assert calls == [("create", 0), ("create", 1), ("create", 2), ("delete", 0), ("delete", 1), ("delete", 2)]
 
@@ -120,8 +118,7 @@ async def test_others_finalizers_hold_the_object_but_not_the_handling(
     await operator.restart()
     await kex.merge({"spec": {"field": "newer"}})
     await kex.create_and_wait("another")
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
     assert calls == ["deleted"]
 
 
@@ -131,8 +128,7 @@ async def test_objects_released_by_others_by_force(operator: Operator, kex: Obje
     await operator.start_and_handle(kex)
     await kex.delete()
     await calls.wait_length(2)
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
     await logs.wait("Deleted, really deleted, and we are notified.")
     seen = len(calls)
     await kex.create_and_wait("another")

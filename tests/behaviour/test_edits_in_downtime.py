@@ -121,10 +121,8 @@ async def test_edits_are_what_they_are(
         declare(objects.plural, calls, gate, name)
     operator.configure = STORAGES[storage]
     await operator.start(watching=(objects.plural,))
-    for name in DECLARATIONS:
-        await objects.create(name, spec={"v": 0, "w": 7})
-    for name in DECLARATIONS:
-        await objects.wait(is_held, name)
+    await objects.create_all(DECLARATIONS, spec={"v": 0, "w": 7})
+    await objects.wait_all(is_held, DECLARATIONS)
     is_killed = (objects.plural == "kopfexamples") is (watch_lag > 0)  # all of both kinds, with and without the lag
     await (operator.cancel() if is_killed else operator.stop())
     declare_updates(objects.plural, calls)
@@ -219,10 +217,8 @@ async def test_what_others_have_written_there_is_not_believed(
         declare_two("kopfexamples", calls, gate, name)
     kopf.on.update("kopfexamples", id="update")(calls.noting(lambda name, **_: (name, "update")))
     await operator.start()
-    for name in texts:
-        await kex.create(name, spec={"v": 0})
-    for name in texts:
-        await kex.wait(is_held, name)
+    await kex.create_all(texts, spec={"v": 0})
+    await kex.wait_all(is_held, texts)
     await operator.stop()
     key = "kopf.zalando.org/done"
     for name, text in texts.items():

@@ -46,13 +46,13 @@ async def test_events(operator: Operator, kex: Objects, calls: Calls) -> None:
         calls.append([encode(event) for encode in ENCODERS])
         return False
 
-    @kopf.on.event("kopfexamples")
-    async def named_fn(event: kopf.RawEvent, **_: Any) -> None:
-        calls.append([encode(event) for encode in ENCODERS])
+    kopf.on.event("kopfexamples", id="named_fn")(
+        calls.noting(lambda event, **_: [encode(event) for encode in ENCODERS])
+    )
 
-    @kopf.on.event("kopfexamples")
-    def unnamed_fn(**kwargs: Any) -> None:
-        calls.append([encode(kwargs["event"]) for encode in ENCODERS])
+    kopf.on.event("kopfexamples", id="unnamed_fn")(
+        lambda **kwargs: calls.append([encode(kwargs["event"]) for encode in ENCODERS])
+    )
 
     kopf.on.event("kopfexamples", when=kopf.not_(kopf.not_(when)))(lambda **_: None)
     await operator.start()
@@ -83,8 +83,7 @@ async def test_bodies_and_their_stanzas_as_they_are(operator: Operator, kex: Obj
             copied = make_copy(value)
             calls.append((type(copied) is type(value), copied == value, dict(copied) == dict(value), bool(copied)))
 
-    await operator.start_and_create(kex, labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]})
-    await calls.wait_length(18)
+    await operator.start_and_call(kex, calls, labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]}, times=18)
     assert [*calls] == [(True, True, True, True)] * 18
 
 

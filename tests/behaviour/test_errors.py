@@ -156,17 +156,18 @@ async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
 
 
 async def test_a_failing_handler_does_not_hold_the_others(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="slow")
-    async def slow(retry: int, **_: Any) -> None:
-        calls.append(("slow", retry, now() - started))
-        if not retry:
-            raise kopf.TemporaryError("later", delay=500)
+    started: float
+    kopf.on.create("kopfexamples", id="slow")(
+        calls.noting(
+            lambda retry, **_: ("slow", retry, now() - started), error=kopf.TemporaryError("later", delay=500), times=1
+        )
+    )
 
-    @kopf.on.create("kopfexamples", id="quick")
-    async def quick(retry: int, **_: Any) -> None:
-        calls.append(("quick", retry, now() - started))
-        if retry < 2:
-            raise kopf.TemporaryError("soon", delay=100)
+    kopf.on.create("kopfexamples", id="quick")(
+        calls.noting(
+            lambda retry, **_: ("quick", retry, now() - started), error=kopf.TemporaryError("soon", delay=100), times=2
+        )
+    )
 
     await operator.start()
     started = now()
@@ -181,11 +182,13 @@ async def test_while_waiting_nothing_is_sent_to_the_api(
     logs: Logs,
     calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(operator.cluster.counters.get(("patch", "kopfexamples", 200), 0))
-        if retry < 3:
-            raise kopf.TemporaryError("later", delay=1000)
+    kopf.on.create("kopfexamples", id="fn")(
+        calls.noting(
+            lambda **_: operator.cluster.counters.get(("patch", "kopfexamples", 200), 0),
+            error=kopf.TemporaryError("later", delay=1000),
+            times=3,
+        )
+    )
 
     await operator.start_and_handle(kex)
     assert calls == [0, 1, 2, 3]  # only the progress after each of the attempts

@@ -72,9 +72,7 @@ async def test_in_the_middle_of_saving(cluster: LocalCluster, kex: Objects, call
     def declare(replica: Replica) -> None:
         replica.settings.networking.error_backoffs = (20, 20, 20)
 
-        @kopf.on.create(KEX, registry=replica.registry)
-        async def fn(**_: Any) -> None:
-            calls.append("called")
+        kopf.on.create(KEX, registry=replica.registry)(calls.noting("called"))
 
     async with running(declare, "a") as [a]:
         set_deadline(a, 10)
@@ -100,17 +98,13 @@ async def test_nothing_begins_behind_it(cluster: LocalCluster, kex: Objects, cal
         async def change(**_: Any) -> None:
             calls.append("change")
 
-        @kopf.on.event(KEX, registry=replica.registry)
-        async def raw(**_: Any) -> None:
-            calls.append("raw")
+        kopf.on.event(KEX, registry=replica.registry, id="raw")(calls.noting("raw"))
 
-        @kopf.timer(KEX, registry=replica.registry, interval=7)
-        async def tick(**_: Any) -> None:
-            calls.append("tick")
+        kopf.timer(KEX, registry=replica.registry, interval=7, id="tick")(calls.noting("tick"))
 
-        @kopf.daemon(KEX, registry=replica.registry, initial_delay=15, cancellation_timeout=1)
-        async def daemon(**_: Any) -> None:
-            calls.append("daemon")
+        kopf.daemon(KEX, registry=replica.registry, initial_delay=15, cancellation_timeout=1, id="daemon")(
+            calls.noting("daemon")
+        )
 
         @kopf.index(KEX, registry=replica.registry)
         async def idx(name: str, **_: Any) -> str:
@@ -210,8 +204,7 @@ async def test_all_at_once(kex: Objects, calls: Calls, logs: Logs) -> None:
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
-        names = [f"obj{number}" for number in range(40)]
-        await kex.create_all(names)
+        names = await kex.create_all([f"obj{number}" for number in range(40)])
         await asyncio.sleep(4)
         await a.moves.give_up()
         by_a = len(calls)

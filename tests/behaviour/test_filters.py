@@ -95,8 +95,7 @@ async def test_objects_that_stop_matching_are_released(operator: Operator, kex: 
     await kex.merge({"metadata": {"labels": {"match": None}}})
     await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"])
     await kex.delete()
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
     assert calls == ["create"]
 
 
@@ -123,8 +122,7 @@ async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_ar
     decorator("kopfexamples", labels={"match": "yes"})(lambda **_: None)
     await operator.start_and_create(kex, "skipped", finalizers=[FINALIZER])
     await kex.create("matching", labels={"match": "yes"}, finalizers=[FINALIZER])
-    for name in ("skipped", "matching"):
-        await kex.wait(lambda obj: get_finalizers(obj) == [], name)
+    await kex.wait_all(lambda obj: get_finalizers(obj) == [], ("skipped", "matching"))
     await logs.wait("Removing the finalizer, as there are no handlers requiring it.", times=2)
 
 

@@ -56,8 +56,7 @@ async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
     kopf.on.update("kopfexamples", id="update")(fn)
     kopf.on.create("kopfexamples", id="create")(fn)
     logs.expected.append("broken_check")
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.wait_handled()
     await kex.merge({"spec": {"field": "other"}})
     await calls.wait_length(2)
@@ -163,8 +162,7 @@ async def test_failing_filters_do_not_delay_the_deletion_when_daemons_have_exite
         await asyncio.sleep(1)
         calls.append(now())
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await logs.wait(".*left alone for 5 seconds.*")
     await kex.delete_and_wait()
     assert now() - calls[1] < 0.9

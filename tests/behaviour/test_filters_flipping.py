@@ -51,8 +51,7 @@ async def test_daemons_run_only_while_the_object_matches(operator: Operator, kex
         for name in FILTERS:
             await flip(kex, is_match, name)
         await calls.wait_length(n * len(FILTERS))
-        for name in FILTERS:
-            await kex.wait(lambda obj: bool(get_finalizers(obj)) is is_match, name)  # noqa: B023
+        await kex.wait_all(lambda obj: bool(get_finalizers(obj)) is is_match, FILTERS)  # noqa: B023
     for name in FILTERS:
         assert [call for call in calls if name in call] == [(name, name, "started"), (name, "stopped")] * 3
 
@@ -81,8 +80,7 @@ async def test_criteria_are_evaluated_only_when_something_changes(
 ) -> None:
     kopf.daemon("kopfexamples", when=lambda **_: matching)(calls.accompanying("started", "stopped"))
     matching = True
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     matching = False
     await asyncio.sleep(10000)
     assert calls == ["started"]
@@ -132,8 +130,7 @@ async def test_only_those_daemons_that_do_not_match_are_stopped(operator: Operat
             calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}")
         )
 
-    await operator.start_and_create(kex, labels={"a": "yes", "b": "yes"})
-    await calls.wait_length(2)
+    await operator.start_and_call(kex, calls, labels={"a": "yes", "b": "yes"}, times=2)
     await kex.merge({"metadata": {"labels": {"a": "no"}}})
     await calls.wait_length(3)
     await kex.merge({"metadata": {"labels": {"a": "yes"}}})
@@ -163,8 +160,7 @@ async def test_losing_the_label_and_the_finalizer_at_once(operator: Operator, ke
     kopf.daemon("kopfexamples", labels={"match": "yes"})(
         calls.accompanying("started", lambda stopped, **_: stopped.reason)
     )
-    await operator.start_and_create(kex, labels={"match": "yes"})
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, labels={"match": "yes"})
     await kex.merge({"metadata": {"labels": {"match": None}, "finalizers": None}})
     await calls.wait_length(2)
     assert kopf.DaemonStoppingReason.FILTERS_MISMATCH in calls[1]

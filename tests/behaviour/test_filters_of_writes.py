@@ -221,6 +221,5 @@ async def test_deletion_handlers_follow_each_other(operator: Operator, objects: 
     for name in names:
         await objects.wait(get_finalizers, name)
         await objects.delete(name)
-    for name in names:
-        await objects.wait_gone(name)
+    await objects.wait_all_gone(names)
     assert sorted(calls) == sorted(names)

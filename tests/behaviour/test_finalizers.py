@@ -44,8 +44,7 @@ async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex
     await kex.delete()
     obj = await kex.wait(lambda obj: FINALIZER not in get_finalizers(obj))
     assert get_finalizers(obj) == [THEIRS, "example.com/another"]
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
 
 
 async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
@@ -176,8 +175,7 @@ async def test_the_name_of_it_is_in_the_settings(operator: Operator, kex: Object
     await kex.delete()
     obj = await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
     assert calls == ["called"]
-    await kex.release()
-    await kex.wait_gone()
+    await kex.release_and_wait()
 
 
 async def test_two_changes_of_finalizers_at_once_are_both_done(operator: Operator, kex: Objects) -> None:
@@ -244,8 +242,7 @@ async def test_optional_daemons_and_timers_need_no_finalizer(
             await stopped.wait()
             calls.append(stopped.reason)
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.delete()
     assert not any(get_finalizers(obj) for obj in kex.get_history())
     await kex.wait_gone()

@@ -95,8 +95,7 @@ async def test_timers_are_warned_of_once_for_each_object(
             patch.status["tick"] = value
         return value if way == "result" else None
 
-    await operator.start()
-    await kex.create("one")
+    await operator.start_and_create(kex, "one")
     await kex.create("two")
     await calls.wait_length(20)
     assert len(logs.find(WARNING)) == 2
@@ -160,8 +159,7 @@ async def test_values_that_contain_themselves(
     kopf.on.create("kopfexamples", id="other")(do_nothing)
     logs.expected.append("nested too deeply")
     await operator.start()
-    for name in (*loops, "other"):
-        await kex.create(name)
+    await kex.create_all((*loops, "other"))
     for name in loops:
         await logs.wait(".*nested too deeply.*", name=name)
         await kex.delete_and_wait(name)

@@ -127,13 +127,11 @@ async def test_nothing_waits_for_the_collector(
     seen: list[weakref.ref[Any]] = []
     declare(registry, lambda logger: seen.append(weakref.ref(logger)))
     await operator.start()
-    for name in ("obj1", "obj2"):
-        await kex.create(name)
+    await kex.create_all(("obj1", "obj2"))
     while len(seen) < 2:
         await asyncio.sleep(0.01)
     for name in ("obj1", "obj2"):
-        await kex.delete(name)
-        await kex.wait_gone(name)
+        await kex.delete_and_wait(name)
     with contextlib.suppress(TimeoutError):
         await wait_until(lambda: not any(ref() is not None for ref in seen))
     assert [ref() for ref in seen if ref() is not None] == []

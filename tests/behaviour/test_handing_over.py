@@ -72,9 +72,7 @@ async def test_a_move_is_a_resume(kex: Objects, calls: Calls, logs: Logs) -> Non
 
 async def test_parts_are_handled_by_their_owners(kex: Objects, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.on.create(KEX, registry=replica.registry)
-        async def fn(name: str, **_: Any) -> None:
-            calls.append((replica.name, name))
+        kopf.on.create(KEX, registry=replica.registry)(calls.noting(lambda name, **_: (replica.name, name)))
 
     async with running(declare, "a", "b") as [a, b]:
         a.take(frozenset(range(100)))
@@ -124,11 +122,13 @@ async def settle_partly() -> None:
 
 async def test_retries_go_on(kex: Objects, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.on.create(KEX, registry=replica.registry)
-        async def fn(retry: int, **_: Any) -> None:
-            calls.append((replica.name, retry, asyncio.get_running_loop().time()))
-            if retry < 2:
-                raise kopf.TemporaryError("not yet", delay=30)
+        kopf.on.create(KEX, registry=replica.registry)(
+            calls.noting(
+                lambda retry, **_: (replica.name, retry, asyncio.get_running_loop().time()),
+                error=kopf.TemporaryError("not yet", delay=30),
+                times=2,
+            )
+        )
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
@@ -163,8 +163,7 @@ async def test_deletions(kex: Objects, calls: Calls, gate: Gate) -> None:
         gate.opened.set()
         await moving
         await kex.delete("later")
-        for name in ("begun", "held", "later"):
-            await kex.wait_gone(name)
+        await kex.wait_all_gone(("begun", "held", "later"))
         await settle()
         assert calls == [("a", "begun"), ("b", "held"), ("b", "later")]
 
@@ -173,9 +172,7 @@ async def test_deletions_that_nobody_has_seen(kex: Objects, calls: Calls) -> Non
     """The object is gone when the new owner looks: as with restarts, nothing is to be done."""
 
     def declare(replica: Replica) -> None:
-        @kopf.on.event(KEX, registry=replica.registry)
-        async def fn(type: str | None, **_: Any) -> None:
-            calls.append((replica.name, type))
+        kopf.on.event(KEX, registry=replica.registry, id="fn")(calls.noting(lambda type, **_: (replica.name, type)))
 
         @kopf.index(KEX, registry=replica.registry)
         async def index(name: str, **_: Any) -> dict[str, int]:
@@ -194,11 +191,9 @@ async def test_deletions_that_nobody_has_seen(kex: Objects, calls: Calls) -> Non
 
 async def test_daemons(kex: Objects, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1)
-        async def fn(stopped: kopf.Stopped, **_: Any) -> None:
-            calls.append((replica.name, None))
-            await stopped.wait()
-            calls.append((replica.name, stopped.reason))
+        kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1)(
+            calls.accompanying(lambda **_: (replica.name, None), lambda stopped, **_: (replica.name, stopped.reason))
+        )
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
@@ -235,9 +230,9 @@ async def test_daemons_that_do_not_stop_are_cancelled(kex: Objects, calls: Calls
 
 async def test_timers(kex: Objects, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.timer(KEX, registry=replica.registry, interval=10, idle=20)
-        async def fn(**_: Any) -> None:
-            calls.append((replica.name, asyncio.get_running_loop().time()))
+        kopf.timer(KEX, registry=replica.registry, interval=10, idle=20)(
+            calls.noting(lambda **_: (replica.name, asyncio.get_running_loop().time()))
+        )
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
@@ -429,10 +424,7 @@ async def test_taken_over_again_meanwhile(kex: Objects, calls: Calls, gate: Gate
             if reason == "update":
                 await gate.pass_through()
 
-        @kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1)
-        async def daemon(stopped: kopf.Stopped, **_: Any) -> None:
-            calls.append("daemon")
-            await stopped.wait()
+        kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1, id="daemon")(calls.accompanying("daemon"))
 
     async with running(declare, "a") as [a]:
         a.take()
@@ -480,8 +472,7 @@ async def test_two_parts_at_once(kex: Objects, calls: Calls) -> None:
 
     async with running(declare, "a", "b", "c") as [a, b, c]:
         a.take()
-        names = [f"obj{number}" for number in range(30)]
-        await kex.create_all(names)
+        names = await kex.create_all([f"obj{number}" for number in range(30)])
         half = frozenset(range(128))
         await asyncio.gather(a.move(b, half), a.move(c, ALL_SLOTS - half))
         await kex.wait_all_handled(names)

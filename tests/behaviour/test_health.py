@@ -269,15 +269,13 @@ async def test_startup_handlers_come_first(operator: Operator, url: str, ask: Ca
 async def test_occupied_ports_are_the_error_of_the_operator(operator: Operator) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
-        await operator.launch(liveness_endpoint=url)
-        with pytest.raises(Exception, match=f"The health cannot be served at {url}: .*in use"):
-            await operator.wait()
+        await operator.launch_in_vain(
+            Exception, f"The health cannot be served at {url}: .*in use", liveness_endpoint=url
+        )
 
 
 async def test_bad_endpoints_are_errors_at_once(operator: Operator) -> None:
-    await operator.launch(liveness_endpoint="https://localhost/")
-    with pytest.raises(ValueError, match="must be of HTTP"):
-        await operator.wait()
+    await operator.launch_in_vain(ValueError, "must be of HTTP", liveness_endpoint="https://localhost/")
 
 
 # ------------------------------------------------------------------------------------- of the operator itself

@@ -49,9 +49,9 @@ def declare(gates: Gates, calls: Calls) -> Callable[..., None]:
             gates.wait(f"{name}{spec['v']}")
             return {name: spec["v"]}
 
-        @kopf.on.event("kopfexamples")
-        async def event_fn(name: str, type: str, spec: kopf.Spec, idx: kopf.Index[Any, Any], **_: Any) -> None:
-            calls.append(("event", name, type, spec["v"], list(idx.get(name, []))))
+        kopf.on.event("kopfexamples", id="event_fn")(
+            calls.noting(lambda name, type, spec, idx, **_: ("event", name, type, spec["v"], list(idx.get(name, []))))
+        )
 
     return declare
 
@@ -140,8 +140,7 @@ async def test_listed_objects_wait_for_each_other_but_not_in_the_event_loop(
     declare()
     kopf.on.create("kopfexamples")(calls.noting(lambda idx, name, **_: ("created", name, sorted(idx))))
     names = [f"obj{n}" for n in range(5)]
-    for name in names:
-        await kex.create(name, spec={"v": 1})
+    await kex.create_all(names, spec={"v": 1})
     gates["obj11"].clear()
     await operator.launch()
     await calls.wait(lambda items: {("begun", name, 1) for name in names} <= {*items})
@@ -234,10 +233,8 @@ async def test_waiting_for_other_indices_and_objects(
     if not is_listed:
         await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
     started = time.monotonic()
-    for name in ("0", "a"):
-        await kex.create(name)
-    for name in ("y", "z"):
-        await sub.create(name)
+    await kex.create_all(("0", "a"))
+    await sub.create_all(("y", "z"))
     if is_listed:
         await operator.launch()
     await calls.wait(lambda items: {("0", True), ("a", True)} <= {*items})
@@ -253,14 +250,10 @@ async def test_functions_of_one_object_are_called_in_their_order(
     def first(name: str, **_: Any) -> dict[str, str]:
         return {name: threading.current_thread().name}
 
-    @kopf.index("kopfexamples")
-    def second(name: str, first: kopf.Index[str, str], **_: Any) -> None:
-        calls.append((name, list(first.get(name, []))))
+    kopf.index("kopfexamples", id="second")(lambda name, first, **_: calls.append((name, list(first.get(name, [])))))
 
     await kex.create("listed")
-    await operator.start()
-    await kex.create("added")
-    await calls.wait_length(2)
+    await operator.start_and_call(kex, calls, "added", times=2)
     assert [name for name, _ in calls] == ["listed", "added"]
     assert threading.main_thread().name not in [thread for _, threads in calls for thread in threads]
     assert all(threads for _, threads in calls)
@@ -304,8 +297,7 @@ async def test_busy_threads_of_handlers_do_not_hold_the_indexing(
         calls.append((name, "b" in idx))
 
     operator.set("execution.max_workers", 1)
-    await operator.start()
-    await kex.create("a")
+    await operator.start_and_create(kex, "a")
     await kex.create("b")
     await calls.wait_length(2)
     assert calls == [("a", True), ("b", True)]
@@ -335,8 +327,7 @@ async def test_errors_of_slow_functions(
     kopf.on.event("kopfexamples", id="fn")(
         calls.noting(lambda name, spec, idx, **_: ("event", name, spec["v"], list(idx.get(name, []))))
     )
-    await operator.start()
-    await kex.create("obj", spec={"v": 1})
+    await operator.start_and_create(kex, "obj", spec={"v": 1})
     await calls.wait(lambda items: ("event", "obj", 1, [1]) in items)
     gates["obj2"].clear()
     await kex.merge({"spec": {"v": 2}}, "obj")
@@ -413,8 +404,7 @@ async def test_indices_that_are_declared_late_are_full_before_their_objects_are_
     calls: Calls,
 ) -> None:
     kopf.on.event("kopfexamples", id="early")(calls.noting(lambda name, **_: ("early", name)))
-    names = [f"obj{n}" for n in range(10)]
-    await kex.create_all(names)
+    names = await kex.create_all([f"obj{n}" for n in range(10)])
     await operator.start()
     await calls.wait_length(10)
 

@@ -68,11 +68,11 @@ def get_handler(answer: Any, name: str) -> Any:
 
 
 async def test_objects_that_wait_for_the_next_attempt(operator: Operator, kex: Objects, ask: Ask, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(retry: int, **_: Any) -> None:
-        calls.append(datetime.datetime.now(datetime.UTC))
-        if not retry:
-            raise kopf.TemporaryError("not yet", delay=1.5)
+    kopf.on.create("kopfexamples", id="create_fn")(
+        calls.noting(
+            lambda **_: datetime.datetime.now(datetime.UTC), error=kopf.TemporaryError("not yet", delay=1.5), times=1
+        )
+    )
 
     kopf.on.create("kopfexamples", id="other_fn", labels={"app": "web"})(do_nothing)
     await operator.start_and_create(kex)

@@ -46,8 +46,7 @@ async def test_sync_handlers_of_different_objects_run_in_parallel(operator: Oper
         return "passed"
 
     await operator.start()
-    names = ["a", "b", "c"]
-    await kex.create_all(names)
+    names = await kex.create_all(["a", "b", "c"])
     for name in names:
         obj = await kex.wait_handled(name)
         assert obj["status"] == {"fn": "passed"}
@@ -64,8 +63,7 @@ async def test_async_handlers_of_different_objects_run_in_parallel(
         await calls.wait_length(150)
 
     await operator.start()
-    names = [f"obj{i}" for i in range(150)]
-    await kex.create_all(names)
+    names = await kex.create_all([f"obj{i}" for i in range(150)])
     await kex.wait_all_handled(names)
     assert sorted(calls) == sorted(names)
 
@@ -198,8 +196,7 @@ async def test_the_number_of_threads_can_be_limited(operator: Operator, kex: Obj
 
     operator.set("execution.max_workers", 2)
     await operator.start()
-    names = [f"obj{i}" for i in range(100)]
-    await kex.create_all(names)
+    names = await kex.create_all([f"obj{i}" for i in range(100)])
     await kex.wait_all_handled(names)
     assert len(calls) == 100
     assert max(calls) <= 2
@@ -225,8 +222,7 @@ async def test_the_number_of_objects_handled_at_once_can_be_limited(
 
     operator.set("queueing.worker_limit", limit)
     await operator.start()
-    names = [f"obj{i}" for i in range(20)]
-    await kex.create_all(names)
+    names = await kex.create_all([f"obj{i}" for i in range(20)])
     await kex.wait_all_handled(names)
     assert len(calls) == 20
     assert max(calls) == limit

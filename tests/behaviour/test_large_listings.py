@@ -22,9 +22,7 @@ async def many(operator: Operator, kex: Objects, monkeypatch: pytest.MonkeyPatch
     operator.set("watching.chunk_size", 20)
     operator.set("queueing.worker_limit", 1)
     operator.set("peering.standalone", True)  # otherwise, nothing is handled until it is known who the others are
-    names = [f"obj{number}" for number in range(200)]
-    await kex.create_all(names)
-    return names
+    return await kex.create_all([f"obj{number}" for number in range(200)])
 
 
 async def test_listed_objects_are_looked_at_before_more_of_them_are_listed(

@@ -15,28 +15,19 @@ from tests.behaviour.running import Calls, Operator
 
 
 async def test_handlers_of_watched_resources(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.event("kopfexamples")
-    async def early(name: str, **_: Any) -> None:
-        calls.append(("early", name))
+    kopf.on.event("kopfexamples", id="early")(calls.noting(lambda name, **_: ("early", name)))
 
-    await operator.start()
-    await kex.create("old")
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, "old")
 
     @kopf.index("kopfexamples")
     async def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.create("kopfexamples")
-    async def create_fn(name: str, **_: Any) -> None:
-        calls.append(("created", name))
+    kopf.on.create("kopfexamples", id="create_fn")(calls.noting(lambda name, **_: ("created", name)))
 
-    @kopf.daemon("kopfexamples")
-    async def daemon_fn(
-        name: str, stopped: kopf.AsyncDaemonStopperChecker, idx: kopf.Index[Any, Any], **_: Any
-    ) -> None:
-        calls.append(("daemon", name, sorted(idx[None])))
-        await stopped.wait()
+    kopf.daemon("kopfexamples", id="daemon_fn")(
+        calls.accompanying(lambda name, idx, **_: ("daemon", name, sorted(idx[None])))
+    )
 
     await calls.wait(lambda items: ("created", "old") in items and ("daemon", "old", ["old"]) in items)
     await kex.create("new")
@@ -52,9 +43,7 @@ async def test_handlers_of_other_resources(operator: Operator, api: API, calls: 
     await operator.start()
 
     def declare() -> None:
-        @kopf.on.event("lates")
-        async def late(name: str, **_: Any) -> None:
-            calls.append(name)
+        kopf.on.event("lates", id="late")(calls.noting(lambda name, **_: name))
 
     await asyncio.to_thread(declare)
     await create(api, "lates", "a")
@@ -93,8 +82,7 @@ async def test_running_handlers_are_not_interrupted(
             await asyncio.sleep(0.5)
             calls.append(("done", retry))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_handled()
     await calls.wait_length(3)
     assert calls == [("begun", 0), ("done", 0), "late"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import re
 from typing import Any
 
@@ -76,8 +75,7 @@ async def test_delays_are_spread_over_objects_and_handlers(
         else:
             kopf.on.create("kopfexamples", id=name)(fn)
     await operator.start()
-    for name in ["obj1", "obj2"]:
-        await kex.create(name)
+    await kex.create_all(["obj1", "obj2"])
     await logs.wait(".*will try again in .*", times=4)
     failures = [record.getMessage() for record in logs.find(".*will try again in .*")]
     found = {match[1] for text in failures if (match := re.search(r"try again in ([\d.]+) seconds", text))}
@@ -114,11 +112,10 @@ async def test_timeout_limits_the_time_of_all_attempts(
     logs: Logs,
     calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", timeout=200, id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append((retry, round(now() - started)))
-        raise kopf.TemporaryError("not yet", delay=60)
-
+    started: float
+    kopf.on.create("kopfexamples", timeout=200, id="fn")(
+        calls.noting(lambda retry, **_: (retry, round(now() - started)), error=kopf.TemporaryError("not yet", delay=60))
+    )
     await operator.start()
     started = now()
     await kex.create_and_wait()
@@ -161,11 +158,13 @@ async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
 
 
 async def test_retry_started_and_runtime_tell_of_all_attempts(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
-        calls.append((retry, started, round(runtime.total_seconds())))
-        if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=100)
+    kopf.on.create("kopfexamples", id="fn")(
+        calls.noting(
+            lambda retry, started, runtime, **_: (retry, started, round(runtime.total_seconds())),
+            error=kopf.TemporaryError("not yet", delay=100),
+            times=3,
+        )
+    )
 
     await operator.start_and_handle(kex)
     first = calls[0][1]
@@ -173,10 +172,12 @@ async def test_retry_started_and_runtime_tell_of_all_attempts(operator: Operator
 
 
 async def test_the_attempts_are_counted_across_restarts(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", retries=3, id="fn")
-    async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
-        calls.append((retry, started, runtime))
-        raise kopf.TemporaryError("not yet", delay=100)
+    kopf.on.create("kopfexamples", retries=3, id="fn")(
+        calls.noting(
+            lambda retry, started, runtime, **_: (retry, started, runtime),
+            error=kopf.TemporaryError("not yet", delay=100),
+        )
+    )
 
     await kex.create()
     for attempt in range(3):

@@ -76,9 +76,7 @@ async def test_auth_providers_are_explained_if_no_library_knows_them(
     if not is_installed:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     kopf.on.event("kopfexamples")(lambda **_: None)
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match="'gcp', which Kubernetes .* not support.*gke-gcloud-auth-plugin"):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.LoginError, "'gcp', which Kubernetes .* not support.*gke-gcloud-auth-plugin")
 
 
 @pytest.mark.usefixtures("no_libraries_are_imported")
@@ -114,9 +112,7 @@ async def test_without_any_credentials_it_exits_with_a_clear_error(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     kopf.on.event("kopfexamples")(lambda **_: None)
     logs.expected.append("kubeconfig")
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match="kubeconfig"):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.LoginError, "kubeconfig")
 
 
 async def test_the_default_login_that_finds_nothing_is_no_success(
@@ -132,9 +128,7 @@ async def test_the_default_login_that_finds_nothing_is_no_success(
         monkeypatch.delitem(sys.modules, name, raising=False)
     kopf.on.event("kopfexamples")(lambda **_: None)
     logs.expected.append("no credentials are found")
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match="no credentials are found"):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.LoginError, "no credentials are found")
     assert not logs.find(".*succeeded.*")
 
 
@@ -169,9 +163,7 @@ async def test_handlers_that_bring_no_credentials_are_a_clear_error(
 ) -> None:
     kopf.on.login(id="login")(calls.noting("called", result=result, error=error))
     kopf.on.event("kopfexamples")(lambda **_: None)
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match=message):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.LoginError, message)
 
 
 @pytest.mark.fastforward
@@ -196,9 +188,7 @@ async def test_attempts_can_be_limited(operator: Operator, calls: Calls) -> None
         raise ConnectionError("the vault is down")
 
     kopf.on.event("kopfexamples")(lambda **_: None)
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match="the vault is down"):
-        await operator.wait()
+    await operator.launch_in_vain(kopf.LoginError, "the vault is down")
     assert calls == [0, 1, 2]
 
 

@@ -23,8 +23,7 @@ async def test_the_documented_example(operator: Operator, kex: Objects, calls: C
         calls.append(memo.counter)
         memo.counter = 0
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(2)
+    await operator.start_and_call(kex, calls, times=2)
     for n in range(5):
         await kex.merge({"spec": {"field": f"new{n}"}})
     await calls.wait(lambda items: 5 in items)
@@ -55,8 +54,7 @@ async def test_they_share_the_memo_with_handlers_whoever_writes_first(
         memo.setdefault("value", "of the handler")
         memo.answer = "updated"
 
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls)
     await kex.wait_handled()
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait_length(2)

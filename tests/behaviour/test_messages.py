@@ -41,8 +41,7 @@ async def test_changes_of_what_is_read_only(operator: Operator, kex: Objects, lo
     await operator.start()
     for number, (change, cure) in enumerate(CURES.items()):
         name = f"obj{number}"
-        await kex.create(name, spec={"change": change})
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name, spec={"change": change})
         [message] = logs.get_messages(name, level=40)
         assert message.startswith("Handler 'fn' failed with an exception and will stop now: TypeError: ")
         assert message.endswith(cure)
@@ -312,8 +311,7 @@ async def test_successes_of_timers_are_not_posted(
     cluster: LocalCluster,
 ) -> None:
     kopf.timer("kopfexamples", id="tick", interval=0.01)(calls.noting("called"))
-    await operator.start_and_create(kex)
-    await calls.wait_length(5)
+    await operator.start_and_call(kex, calls, times=5)
     assert (await logs.wait("Timer 'tick' succeeded.")).levelname == "DEBUG"
     await operator.stop()
     assert not await cluster.aio.list("events")

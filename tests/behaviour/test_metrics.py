@@ -181,8 +181,7 @@ async def test_operators_come_and_go(
 
     kopf.on.create("kopfexamples", id="create_fn")(calls.noting(lambda name, **_: name))
     for number in range(1, 4):
-        await operator.start_and_create(kex, f"obj{number}")
-        await calls.wait_length(number)
+        await operator.start_and_call(kex, calls, f"obj{number}", times=number)
         assert Exposed.of(prometheus).sum("kopf_objects", resource=KEX) == number
         await operator.stop()
         exposed = Exposed.of(prometheus)

@@ -115,12 +115,9 @@ async def test_they_are_set_once_and_taken_back(
 
 
 async def test_unfit_statuses(operator: Operator, sub: Objects, calls: Calls) -> None:
-    @kopf.on.update(Model)
-    async def fn(status: Status, **_: Any) -> None:
-        calls.append(status.phase)
+    kopf.on.update(Model)(calls.noting(lambda status, **_: status.phase))
 
-    await operator.start(watching=KINDS)
-    await sub.create_and_wait(spec={"size": 1})
+    await operator.start_and_handle(sub, spec={"size": 1})
     await sub.merge({"status": {"phase": 1}}, subresource="status")
     await sub.merge({"spec": {"size": "text"}})
     obj = await sub.wait(lambda obj: "Ready" in get_conditions(obj))
@@ -182,12 +179,9 @@ async def test_reconcilers_that_wait_are_not_reconciling_if_the_object_is_unfit(
 async def test_it_fits_since_the_operator_has_changed(operator: Operator, sub: Objects, calls: Calls) -> None:
     """Nobody has touched the object; and nobody is called for it, but for the resuming."""
 
-    @kopf.on.create(Model, id="fn")
-    async def typed_fn(spec: Spec, **_: Any) -> None:
-        calls.append(spec.size)
+    kopf.on.create(Model, id="fn")(calls.noting(lambda spec, **_: spec.size))
 
-    await operator.start(watching=KINDS)
-    await sub.create(spec={"size": 1})
+    await operator.start_and_create(sub, spec={"size": 1})
     await sub.wait_handled()
     text = MESSAGE.replace("size", "other")
     items = [
@@ -231,8 +225,7 @@ async def test_nothing_is_said_where_it_cannot_be_or_is_only_looked_at(
 
     for model, decorator in ((Silent, kopf.on.create), (Model, kopf.on.event), (Model, kopf.index)):
         decorator(model, id=decorator.__name__)(fn)
-    await operator.start(watching=KINDS)
-    await sub.create(spec={"size": "text"})
+    await operator.start_and_create(sub, spec={"size": "text"})
     await logs.wait(".*does not fit.*")
     await check_quiet(operator)
     obj = await sub.get()
@@ -269,12 +262,9 @@ async def test_two_operators_do_not_fight(
 
 
 async def test_unfit_objects_can_be_deleted(operator: Operator, sub: Objects, logs: Logs, calls: Calls) -> None:
-    @kopf.on.delete(Model)
-    async def fn(spec: Spec, **_: Any) -> None:
-        calls.append(spec.size)
+    kopf.on.delete(Model)(calls.noting(lambda spec, **_: spec.size))
 
-    await operator.start(watching=KINDS)
-    await sub.create(spec={"size": "text"})
+    await operator.start_and_create(sub, spec={"size": "text"})
     await sub.wait(lambda obj: obj["metadata"].get("finalizers"))
     await sub.delete()
     await sub.wait(is_unfit)

@@ -61,13 +61,11 @@ async def test_arguments_are_decoded_where_they_are_annotated(
     kex: Objects,
     calls: Calls,
 ) -> None:
-    @kopf.on.create(Struct)
-    async def create_fn(spec: StructSpec, status: Status, old: Struct | None, new: Struct, **_: Any) -> None:
-        calls.append((spec, status, old, new.spec, new.metadata.name))
+    kopf.on.create(Struct, id="create_fn")(
+        calls.noting(lambda spec, status, old, new, **_: (spec, status, old, new.spec, new.metadata.name))
+    )
 
-    @kopf.on.create(Struct)
-    async def plain_fn(spec: kopf.Spec, status: Any, **_: Any) -> None:
-        calls.append((dict(spec), dict(status)))
+    kopf.on.create(Struct, id="plain_fn")(calls.noting(lambda spec, status, **_: (dict(spec), dict(status))))
 
     @kopf.on.update(Struct)
     def update_fn(spec: StructSpec, old: Struct, new: Struct | None, **_: Any) -> None:
@@ -99,10 +97,7 @@ async def test_fields_are_decoded_by_their_own_types(operator: Operator, kex: Ob
 
 async def test_what_is_decoded_is_decoded_once_in_a_pass(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id in ("a", "b"):
-
-        @kopf.on.create(Struct, id=id)
-        async def fn(spec: StructSpec, **_: Any) -> None:
-            calls.append(spec)
+        kopf.on.create(Struct, id=id)(calls.noting(lambda spec, **_: spec))
 
     await operator.start(lifecycle=kopf.lifecycles.all_at_once)
     await kex.create_and_wait(spec={"replicaCount": 2})
@@ -120,8 +115,7 @@ async def test_callbacks_are_decoded_for_too(operator: Operator, kex: Objects, c
     kopf.on.field(Struct, field="spec.replicaCount", value=is_wanted, id="f")(
         calls.noting(lambda name, **_: f"f-{name}")
     )
-    await operator.start()
-    await kex.create("small", spec={})
+    await operator.start_and_create(kex, "small", spec={})
     await kex.create_and_wait("large", spec={"replicaCount": 2})
     assert calls == ["large", "f-large"]
 
@@ -142,8 +136,7 @@ async def test_handlers_wait_until_the_object_fits_their_callbacks(
         delay.__annotations__["spec"] = StructSpec
     decorator(Struct, when=is_large, id="large", **options)(calls.noting(lambda name, **_: name))
     kopf.on.create(Struct, id="other")(calls.noting("other"))
-    await operator.start()
-    await kex.create("small", spec={"replicaCount": "text"})
+    await operator.start_and_create(kex, "small", spec={"replicaCount": "text"})
     await kex.create("large", spec={"replicaCount": "text"})
     await calls.wait(lambda items: items.count("other") == 2)
     await asyncio.sleep(1000)
@@ -213,8 +206,7 @@ async def test_unfit_objects_wait_until_they_fit(
     kopf.on.create(model, retries=1)(fn)
     kopf.on.create(model, id="other")(calls.noting("other"))
     operator.configure = enable_posting
-    await operator.start()
-    await kex.create("unfit", spec={"field": "text"})
+    await operator.start_and_create(kex, "unfit", spec={"field": "text"})
     await kex.create_and_wait("fit", spec={"field": 1})
     await kex.merge({"metadata": {"labels": {"x": "y"}}}, "unfit")
     await asyncio.sleep(1000)
@@ -277,9 +269,7 @@ async def test_lifecycles_that_refuse_the_others_of_the_unfit_are_asked_again(
         refusals.append(asyncio.get_running_loop().time())
         return []
 
-    @kopf.on.create(Dict, id="unfit")
-    async def unfit_fn(spec: DictSpec, **_: Any) -> None:
-        calls.append("unfit")
+    kopf.on.create(Dict, id="unfit")(calls.noting("unfit"))
 
     kopf.on.create(Dict, id="other")(calls.noting("other"))
     await operator.start(lifecycle=choose)
@@ -308,8 +298,7 @@ async def test_daemons_and_timers_begin_when_the_object_fits(
 
     options = {"interval": 100} if decorator is kopf.timer else {}
     decorator(Dict, retries=1, **options)(async_fn if is_async else sync_fn)
-    await operator.start()
-    await kex.create("unfit", spec={"field": "text"})
+    await operator.start_and_create(kex, "unfit", spec={"field": "text"})
     await asyncio.sleep(1000)
     assert len(get_unfit(logs)) == 1
     await kex.merge({"spec": {"field": 1}}, "unfit")
@@ -322,16 +311,13 @@ async def test_daemons_that_wait_do_not_hold_the_deletion(operator: Operator, ke
     async def daemon_fn(spec: DictSpec, **_: Any) -> None:
         pytest.fail("It does not fit.")
 
-    await operator.start()
-    await kex.create(spec={"field": "text"})
+    await operator.start_and_create(kex, spec={"field": "text"})
     await logs.wait(".*does not fit.*")
     await kex.delete_and_wait()
 
 
 async def test_deletions_wait_until_the_object_fits(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
-    @kopf.on.delete(Dict)
-    async def delete_fn(spec: DictSpec, **_: Any) -> None:
-        calls.append(spec["field"])
+    kopf.on.delete(Dict)(calls.noting(lambda spec, **_: spec["field"]))
 
     await operator.start_and_handle(kex, spec={"field": 1})
     await kex.merge({"spec": {"field": "text"}})
@@ -353,15 +339,13 @@ async def test_half_handled_objects_go_on_when_they_fit_again(
 ) -> None:
     """Also after a restart in the middle."""
 
-    @kopf.on.create(Dict)
-    async def create_fn(spec: DictSpec, retry: int, **_: Any) -> None:
-        calls.append((spec["field"], retry))
-        if retry < 1:
-            raise kopf.TemporaryError("not yet", delay=100)
+    kopf.on.create(Dict)(
+        calls.noting(
+            lambda spec, retry, **_: (spec["field"], retry), error=kopf.TemporaryError("not yet", delay=100), times=1
+        )
+    )
 
-    await operator.start()
-    await kex.create(spec={"field": 1})
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, spec={"field": 1})
     await kex.merge({"spec": {"field": "text"}})
     await logs.wait(".*does not fit.*")
     await operator.restart()
@@ -371,9 +355,7 @@ async def test_half_handled_objects_go_on_when_they_fit_again(
 
 
 async def test_old_states_that_do_not_fit_are_none(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.update(Dict)
-    async def update_fn(old: Dict | None, new: Dict, **_: Any) -> None:
-        calls.append((old, new.spec))
+    kopf.on.update(Dict)(calls.noting(lambda old, new, **_: (old, new.spec)))
 
     await operator.start_and_handle(kex, spec={"field": "text"})
     await kex.change_and_wait(field=1)
@@ -386,20 +368,15 @@ async def test_raw_events_and_indices_of_unfit_objects(
     calls: Calls,
     logs: Logs,
 ) -> None:
-    @kopf.on.event(Dict)
-    async def event_fn(spec: DictSpec, name: str, **_: Any) -> None:
-        calls.append((name, spec.get("field")))
+    kopf.on.event(Dict, id="event_fn")(calls.noting(lambda spec, name, **_: (name, spec.get("field"))))
 
     @kopf.index(Dict)
     async def fields(spec: DictSpec, name: str, **_: Any) -> dict[str, Any]:
         return {name: spec.get("field")}
 
-    @kopf.on.event(Dict, id="look")
-    async def look_fn(fields: kopf.Index[str, int], **_: Any) -> None:
-        calls.append({key: [*values] for key, values in fields.items()})
+    kopf.on.event(Dict, id="look")(calls.noting(lambda fields, **_: {key: [*values] for key, values in fields.items()}))
 
-    await operator.start()
-    await kex.create(spec={"field": 1})
+    await operator.start_and_create(kex, spec={"field": 1})
     await calls.wait(lambda items: items[-1:] == [{"obj": [1]}])
     await kex.merge({"spec": {"field": "text"}})
     await calls.wait(lambda items: items[-1:] == [{}])
@@ -415,9 +392,7 @@ async def test_reconcilers_get_typed_values(operator: Operator, kex: Objects, ca
         calls.append(spec["field"])
         yield {"apiVersion": "v1", "kind": "ConfigMap", "data": {"field": str(spec["field"])}}
 
-    await operator.start()
-    await kex.create(spec={"field": 1})
-    await calls.wait_length(1)
+    await operator.start_and_call(kex, calls, spec={"field": 1})
     assert calls[0] == 1
 
 

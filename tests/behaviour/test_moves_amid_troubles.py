@@ -108,9 +108,9 @@ async def test_what_waits_in_the_line_of_indexing(kex: Objects, calls: Calls) ->
                 await asyncio.sleep(10)
             return spec["field"]
 
-        @kopf.on.event(KEX, registry=replica.registry)
-        async def raw(spec: kopf.Spec, **_: Any) -> None:
-            calls.append((replica.name, spec["field"]))
+        kopf.on.event(KEX, registry=replica.registry, id="raw")(
+            calls.noting(lambda spec, **_: (replica.name, spec["field"]))
+        )
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
@@ -142,8 +142,7 @@ async def test_indices_are_whole(kex: Objects, sub: Objects, calls: Calls) -> No
     async with running(declare, "a", "b") as [a, b]:
         a.take(HALF)
         b.take(ALL_SLOTS - HALF)
-        names = [f"obj{number}" for number in range(10)]
-        await kex.create_all(names)
+        names = await kex.create_all([f"obj{number}" for number in range(10)])
         await settle()
         for replica in (a, b):
             [name] = [f"of-{replica.name}"]
@@ -156,8 +155,7 @@ async def test_indices_are_whole(kex: Objects, sub: Objects, calls: Calls) -> No
         await kex.create("obj10")
         await settle()
         calls.items.clear()
-        await sub.merge({"spec": {"field": "changed"}}, "of-b")
-        await sub.wait_handled("of-b", field="changed")
+        await sub.change_and_wait("of-b", field="changed")
         assert calls == [("a", sorted({*names, "obj10"} - {"obj0"}))]
 
 
@@ -225,9 +223,7 @@ async def test_kinds_that_vanish_and_are_back(api: API, calls: Calls) -> None:
     define(api.cluster, "temps")
 
     def declare(replica: Replica) -> None:
-        @kopf.on.event("temps", registry=replica.registry)
-        async def fn(name: str, **_: Any) -> None:
-            calls.append((replica.name, name))
+        kopf.on.event("temps", registry=replica.registry)(calls.noting(lambda name, **_: (replica.name, name)))
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
@@ -248,9 +244,7 @@ async def test_namespaces_that_come(api: API, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
         replica.namespaces = ("ns*",)
 
-        @kopf.on.event(KEX, registry=replica.registry)
-        async def fn(namespace: str, **_: Any) -> None:
-            calls.append((replica.name, namespace))
+        kopf.on.event(KEX, registry=replica.registry)(calls.noting(lambda namespace, **_: (replica.name, namespace)))
 
     define_namespaces(api.cluster, "ns1")
     async with running(declare, "a", "b") as [a, b]:
@@ -364,8 +358,7 @@ async def test_listings_that_fail(cluster: LocalCluster, kex: Objects, calls: Ca
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
-        names = [f"obj{number}" for number in range(5)]
-        await kex.create_all(names)
+        names = await kex.create_all([f"obj{number}" for number in range(5)])
         await kex.wait_all_handled(names)
         cluster.faults.inject(status, verb="list", resource=KEX, path="continue=" if status == 410 else None, times=2)
         await a.move(b)
@@ -407,8 +400,7 @@ async def test_random_moves(
             replica.take(part)
         if lag:
             cluster.faults.lag_watches(0, up_to=lag)
-        names = [f"obj{number}" for number in range(12)]
-        await kex.create_all(names)
+        names = await kex.create_all([f"obj{number}" for number in range(12)])
         for round_ in range(25):
             source, target = dice.sample(replicas, 2)
             slots = frozenset(dice.sample(sorted(source.share.slots), len(source.share.slots) // 2))
@@ -418,8 +410,7 @@ async def test_random_moves(
                 await asyncio.sleep(dice.uniform(0, 2))
             await moving
         cluster.faults.lag_watches(None)
-        for name in names:
-            await kex.wait_handled(name)
+        await kex.wait_all_handled(names)
         await settle()
         held: list[Slots] = [replica.share.slots for replica in replicas]
         assert sum(map(len, held)) == 256
@@ -456,8 +447,7 @@ async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls, 
     async with running(declare, "a", "b") as replicas:
         replicas[0].take(HALF)
         replicas[1].take(ALL_SLOTS - HALF)
-        names = [f"obj{number}" for number in range(12)]
-        await kex.create_all(names)
+        names = await kex.create_all([f"obj{number}" for number in range(12)])
         for round_ in range(25):
             source, target = dice.sample(replicas, 2)
             given_up = source.share.slots
@@ -469,8 +459,7 @@ async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls, 
             target.take(parts)
             source.take(given_up - parts)
             await asyncio.sleep(dice.uniform(0, 5))
-        for name in names:
-            await kex.wait_handled(name)
+        await kex.wait_all_handled(names)
         last = {name: (await kex.get(name))["spec"]["field"] for name in names}
         assert set(last.items()) <= {*calls}
     assert not logs.find("Another operator .*")

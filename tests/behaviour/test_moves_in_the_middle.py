@@ -59,11 +59,11 @@ async def test_retries_and_results(objects: Objects, calls: Calls, logs: Logs, s
 
 async def test_resuming_is_once_for_each_move_however_often_the_object_comes_back(kex: Objects, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.on.resume(KEX, registry=replica.registry)
-        async def fn(retry: int, **_: Any) -> None:
-            calls.append((replica.name, retry))
-            if not retry:
-                raise kopf.TemporaryError("not yet", delay=5)
+        kopf.on.resume(KEX, registry=replica.registry)(
+            calls.noting(
+                lambda retry, **_: (replica.name, retry), error=kopf.TemporaryError("not yet", delay=5), times=1
+            )
+        )
 
     async with running(declare, "a", "b") as [a, b]:
         await kex.create()
@@ -84,13 +84,13 @@ async def test_resuming_is_once_for_each_move_however_often_the_object_comes_bac
 
 async def test_timers_begin_anew(kex: Objects, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.timer(KEX, registry=replica.registry, interval=100, initial_delay=30)
-        async def later(**_: Any) -> None:
-            calls.append((replica.name, "later", asyncio.get_running_loop().time()))
+        kopf.timer(KEX, registry=replica.registry, interval=100, initial_delay=30, id="later")(
+            calls.noting(lambda **_: (replica.name, "later", asyncio.get_running_loop().time()))
+        )
 
-        @kopf.timer(KEX, registry=replica.registry, interval=100)
-        async def at_once(**_: Any) -> None:
-            calls.append((replica.name, "at once", asyncio.get_running_loop().time()))
+        kopf.timer(KEX, registry=replica.registry, interval=100, id="at_once")(
+            calls.noting(lambda **_: (replica.name, "at once", asyncio.get_running_loop().time()))
+        )
 
     async with running(declare, "a", "b") as [a, b]:
         a.take()
@@ -107,11 +107,11 @@ async def test_timers_begin_anew(kex: Objects, calls: Calls) -> None:
 
 async def test_finalizers_and_deletions_while_nobody_owns_the_object(kex: Objects, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.on.delete(KEX, registry=replica.registry)
-        async def fn(retry: int, **_: Any) -> None:
-            calls.append((replica.name, retry))
-            if not retry:
-                raise kopf.TemporaryError("not yet", delay=30)
+        kopf.on.delete(KEX, registry=replica.registry, id="fn")(
+            calls.noting(
+                lambda retry, **_: (replica.name, retry), error=kopf.TemporaryError("not yet", delay=30), times=1
+            )
+        )
 
         @kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1)
         async def daemon(stopped: kopf.Stopped, **_: Any) -> None:
@@ -129,8 +129,7 @@ async def test_finalizers_and_deletions_while_nobody_owns_the_object(kex: Object
         await asyncio.sleep(10)
         assert calls == [("a", 0)]
         b.take()
-        for name in ("begun", "between"):
-            await kex.wait_gone(name)
+        await kex.wait_all_gone(("begun", "between"))
         assert sorted(calls.items[1:]) == [("b", 0), ("b", 1), ("b", 1)]
 
 
