@@ -146,6 +146,14 @@ async def running(declare: Callable[[Replica], Any], *names: str) -> AsyncIterat
         yield replicas
 
 
+@contextlib.asynccontextmanager
+async def owning(declare: Callable[[Replica], Any], *names: str) -> AsyncIterator[list[Replica]]:
+    """Run the replicas with the same handlers; the first one owns all objects."""
+    async with running(declare, *names) as replicas:
+        replicas[0].take()
+        yield replicas
+
+
 def slots_of(*objects: Obj) -> Slots:
     """The slots of the objects."""
     return frozenset(get_slot(obj["metadata"]["uid"]) for obj in objects)

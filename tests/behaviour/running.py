@@ -98,14 +98,40 @@ class Journal(Generic[T]):
 
         return fn
 
-    def accompanying(self, beginning: Any, end: Any = None) -> Callable[..., Awaitable[None]]:
-        """Make a daemon that notes its beginning, waits until it is asked to exit, and notes its end if it has to."""
+    def accompanying(
+        self,
+        beginning: Any,
+        end: Any = None,
+        *,
+        lasting: float = 0,
+        result: Any = None,
+    ) -> Callable[..., Awaitable[Any]]:
+        """
+        Make a daemon that notes its beginning, waits until it is asked to exit, and notes its end if it has to.
 
-        async def fn(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
+        It needs so many seconds to exit.
+        """
+
+        async def fn(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> Any:
             self.append(_make_note(beginning, {"stopped": stopped, **kwargs}))
             await stopped.wait()
+            if lasting:
+                await asyncio.sleep(lasting)
             if end is not None:
                 self.append(_make_note(end, {"stopped": stopped, **kwargs}))
+            return result
+
+        return fn
+
+    def hanging(self, beginning: Any, end: Any = "cancelled") -> Callable[..., Awaitable[None]]:
+        """Make a handler that notes its beginning, hangs until it is cancelled, and notes that."""
+
+        async def fn(**kwargs: Any) -> None:
+            self.append(_make_note(beginning, kwargs))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.append(_make_note(end, kwargs))
 
         return fn
 
@@ -234,6 +260,12 @@ class Operator:
         """Start, create an object, and wait until it is handled; get it as it is then."""
         await self.start(watching=(objects.plural,))
         return await objects.create_and_wait(name, **fields)
+
+    async def find_and_handle(self, objects: Objects, name: str = "obj", **fields: Any) -> Obj:
+        """Create an object, start, and wait until it is handled; get it as it is then."""
+        await objects.create(name, **fields)
+        await self.start(watching=(objects.plural,))
+        return await objects.wait_handled(name)
 
     async def launch(self, **kwargs: Any) -> None:
         """Start, and wait until it is ready, or until it fails to."""

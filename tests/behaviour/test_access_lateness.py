@@ -17,9 +17,14 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.peerings import PeeringObject
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing, get_duration, get_pauses, now
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("as_users_run_it", "by_network")]
+pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("by_network")]
 
 REFUSED = "the login has brought nothing new. The reason: .* 401 Unauthorized"
+
+
+@pytest.fixture(autouse=True)
+def _handlers(as_users_run_it: None) -> None:
+    kopf.on.create("kopfexamples")(do_nothing)
 
 
 class LateFile:
@@ -43,7 +48,6 @@ class LateFile:
 def file(operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> LateFile:
     file = LateFile(operator, tmp_path / "late.yaml")
     monkeypatch.setenv("KUBECONFIG", str(file.path))
-    kopf.on.create("kopfexamples")(do_nothing)
     return file
 
 
@@ -99,7 +103,6 @@ async def test_stray_refusals_of_good_credentials_are_survived(
     times: int,
 ) -> None:
     """E.g. the service that knows the tokens is down: it is not the credentials that are bad."""
-    kopf.on.create("kopfexamples")(do_nothing)
     await operator.start()
     operator.cluster.faults.inject(401, verb="patch", resource="kopfexamples", times=times)
     await kex.create_and_wait()
@@ -119,7 +122,6 @@ async def test_good_credentials_that_are_refused_forever_end_the_operator(
         calls.append(now())
         return kopf.login_with_kubeconfig(**kwargs)
 
-    kopf.on.create("kopfexamples")(do_nothing)
     logs.expected.append(".")
     await operator.start()
     operator.cluster.faults.inject(401)
@@ -138,7 +140,6 @@ async def test_wrong_credentials_of_the_first_login_end_the_operator_at_once(
     logs: Logs,
 ) -> None:
     change_kubeconfig(user={"token": "wrong"})
-    kopf.on.create("kopfexamples")(do_nothing)
     logs.expected.append(".")
     assert await get_duration(operator.launch_in_vain(kopf.LoginError, REFUSED)) < 1
 
@@ -186,7 +187,6 @@ async def test_expired_credentials_are_waited_for(
         expiration = datetime.datetime.now(datetime.UTC) + lifetime
         return None if info is None else dataclasses.replace(info, expiration=expiration)
 
-    kopf.on.create("kopfexamples")(do_nothing)
     await operator.start()
     await asyncio.sleep(10)
     await kex.create_and_wait()

@@ -99,10 +99,6 @@ async def pod(
     return pod
 
 
-async def test_it_works_with_nothing_configured(operator: Operator, pod: Pod, kex: Objects) -> None:
-    await operator.start_and_handle(kex)
-
-
 @pytest.mark.fastforward
 async def test_renewed_tokens_are_used_in_time(
     operator: Operator,

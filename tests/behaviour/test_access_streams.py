@@ -85,16 +85,6 @@ async def test_a_watcher_that_fails_again_and_again_is_restarted_forever(
     await kex.create_and_wait()
 
 
-@pytest.mark.fastforward
-async def test_a_watcher_that_fails_for_a_while_is_restarted(operator: Operator, kex: Objects, logs: Logs) -> None:
-    await operator.start()
-    logs.expected.append("has failed, and will be restarted")
-    operator.cluster.faults.inject(400, path=r"/v1/kopfexamples$", times=3)
-    operator.cluster.faults.cut_watches()
-    await logs.wait("The watcher of .* has failed, and will be restarted in .*", times=2)
-    await kex.create_and_wait()
-
-
 async def test_logins_do_not_disturb_what_is_in_flight(
     operator: Operator,
     kex: Objects,

@@ -28,9 +28,7 @@ async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: 
     kopf.on.create("kopfexamples", registry=registry, id="create_fn")(calls.noting("create"))
     kopf.on.cleanup(registry=registry, id="cleanup_1")(calls.noting("cleanup 1"))
     kopf.on.cleanup(registry=registry, id="cleanup_2")(lambda **_: calls.append("cleanup 2"))
-    await kex.create()
-    await operator.start()
-    await kex.wait_handled()
+    await operator.find_and_handle(kex)
     await operator.stop()
     assert calls == ["startup 1", "startup 2", "login", "create", "cleanup 1", "cleanup 2"]
 

@@ -20,17 +20,6 @@ def _handlers(calls: Calls) -> None:
         )
 
 
-async def test_existing_objects_never_handled_before_are_created_and_resumed(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-) -> None:
-    await kex.create()
-    await operator.start()
-    await kex.wait_handled()
-    assert calls == [("create", "create"), ("resume", "create")]
-
-
 async def test_existing_objects_handled_before_are_resumed(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start_and_handle(kex)
     calls.items.clear()
@@ -104,9 +93,7 @@ async def test_resuming_is_possible_for_deleted_objects_on_demand(
     kopf.on.resume("kopfexamples", deleted=True)(
         lambda reason, **_: calls.append(("resume deleted", str(reason.value)))
     )
-    await kex.create()
-    await operator.start()
-    await kex.wait_handled()
+    await operator.find_and_handle(kex)
     await operator.stop()
     await kex.delete()
     calls.items.clear()
@@ -128,9 +115,7 @@ async def test_objects_created_and_deleted_while_the_operator_runs_are_never_res
 
 
 async def test_resuming_happens_once_in_the_life_of_an_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
-    await kex.create()
-    await operator.start()
-    await kex.wait_handled()
+    await operator.find_and_handle(kex)
     # The history is forgotten, and so everything is listed anew.
     operator.cluster.faults.compact()
     operator.cluster.faults.cut_watches()

@@ -49,13 +49,7 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
     daemon_time: float,
     handler_time: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="daemon_fn")
-    async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("daemon started")
-        await stopped.wait()
-        await asyncio.sleep(daemon_time)
-        calls.append("daemon exited")
-
+    kopf.daemon("kopfexamples")(calls.accompanying("daemon started", "daemon exited", lasting=daemon_time))
     for id in ("first", "second"):
 
         @kopf.on.delete("kopfexamples", id=id, param=id)
@@ -77,13 +71,7 @@ async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
     calls: Calls,
 ) -> None:
     """Both are stored before our finalizer is removed, and no other one is touched."""
-
-    @kopf.daemon("kopfexamples", id="daemon_fn")
-    async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
-        calls.append("started")
-        await stopped.wait()
-        return "exited"
-
+    kopf.daemon("kopfexamples", id="daemon_fn")(calls.accompanying("started", result="exited"))
     kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted", result="done"))
     await operator.start_and_call(kex, calls, finalizers=["example.com/theirs"])
     await kex.delete()

@@ -44,13 +44,7 @@ async def test_daemons_that_need_some_time_have_it(
     seconds: float,
 ) -> None:
     """And what they return is stored, as the connection is closed afterwards."""
-
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
-        calls.append("started")
-        await stopped.wait()
-        await asyncio.sleep(seconds)
-        return "exited"
+    kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started", lasting=seconds, result="exited"))
 
     @kopf.on.cleanup()
     async def cleanup_fn(**_: Any) -> None:
@@ -88,16 +82,7 @@ async def test_those_who_hang_are_cancelled(
     expected: float,
 ) -> None:
     for number, options in enumerate(all_options):
-
-        @kind("kopfexamples", id=f"fn{number}", **options)
-        async def fn(**_: Any) -> None:
-            calls.append("started")
-            try:
-                await asyncio.sleep(1000000)
-            except asyncio.CancelledError:
-                calls.append("cancelled")
-                raise
-
+        kind("kopfexamples", id=f"fn{number}", **options)(calls.hanging("started"))
     count = len(all_options)
     await operator.start_and_call(kex, calls, times=count)
     assert await get_duration(operator.stop()) == pytest.approx(expected, abs=0.5 if expected == 1 else 1)

@@ -55,15 +55,9 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
     options: dict[str, Any],
     expected: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", **options, id="fn")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        try:
-            await asyncio.sleep(1000000)
-        except asyncio.CancelledError:
-            calls.append((now(), stopped.reason))
-            raise
-
+    kopf.daemon("kopfexamples", **options, id="fn")(
+        calls.hanging("started", lambda stopped, **_: (now(), stopped.reason))
+    )
     await operator.start_and_call(kex, calls)
     started = now()
     await kex.delete_and_wait()
@@ -202,14 +196,7 @@ async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocke
 @pytest.mark.fastforward
 async def test_the_object_waits_for_the_slowest_daemon(operator: Operator, kex: Objects, calls: Calls) -> None:
     for seconds in (0, 10, 100):
-
-        @kopf.daemon("kopfexamples", id=f"daemon{seconds}", param=seconds)
-        async def fn(param: int, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-            calls.append("started")
-            await stopped.wait()
-            await asyncio.sleep(param)
-            calls.append(param)
-
+        kopf.daemon("kopfexamples", id=f"daemon{seconds}")(calls.accompanying("started", seconds, lasting=seconds))
     await operator.start_and_call(kex, calls, times=3)
     assert await get_duration(kex.delete_and_wait()) == pytest.approx(100, abs=5)
     assert calls.items[3:] == [0, 10, 100]

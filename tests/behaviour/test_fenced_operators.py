@@ -15,7 +15,7 @@ from kopf._client.resources.watch_machine import WatchMachine
 from kopf._values.slots import ALL_SLOTS, get_slot
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Objects
-from tests.behaviour.replicas import Replica, running, slots_of
+from tests.behaviour.replicas import Replica, owning, running, slots_of
 from tests.behaviour.running import Calls, Logs
 
 pytestmark = pytest.mark.fastforward
@@ -49,8 +49,7 @@ async def test_in_the_middle_of_a_handler(cluster: LocalCluster, kex: Objects, c
                     calls.append("cancelled")
                     raise
 
-    async with running(declare, "a") as [a]:
-        a.take()
+    async with owning(declare, "a") as [a]:
         await kex.create()
         await calls.wait_length(2)
         before = count_writes(cluster)
@@ -147,8 +146,7 @@ async def test_what_ignores_its_end_cannot_write(cluster: LocalCluster, kex: Obj
                 patch.metadata.labels["late"] = "yes"
                 calls.append("late")
 
-    async with running(declare, "a") as [a]:
-        a.take()
+    async with owning(declare, "a") as [a]:
         await kex.create()
         await calls.wait_length(1)
         await asyncio.sleep(5)
@@ -202,8 +200,7 @@ async def test_all_at_once(kex: Objects, calls: Calls, logs: Logs) -> None:
             if not retry:
                 raise kopf.TemporaryError("again", delay=int(name[3:]) % 5)
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         names = await kex.create_all([f"obj{number}" for number in range(40)])
         await asyncio.sleep(4)
         await a.moves.give_up()
@@ -247,8 +244,7 @@ async def test_what_ends_late_begins_nothing(kex: Objects, calls: Calls) -> None
             await asyncio.sleep(10)
             calls.append("ended")
 
-    async with running(declare, "a") as [a]:
-        a.take()
+    async with owning(declare, "a") as [a]:
         obj = await kex.create()
         await calls.wait_length(1)
         await a.moves.give_up()

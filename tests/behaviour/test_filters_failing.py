@@ -155,13 +155,7 @@ async def test_failing_filters_do_not_delay_the_deletion_when_daemons_have_exite
     async def unknown(**_: Any) -> None:
         """It is not known whether it is for the object."""
 
-    @kopf.daemon("kopfexamples")
-    async def polite(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-        await asyncio.sleep(1)
-        calls.append(now())
-
+    kopf.daemon("kopfexamples", id="polite")(calls.accompanying("started", lambda **_: now(), lasting=1))
     await operator.start_and_call(kex, calls)
     await logs.wait(".*left alone for 5 seconds.*")
     await kex.delete_and_wait()

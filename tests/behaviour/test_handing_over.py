@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -13,7 +14,7 @@ import kopf
 from kopf._values.slots import ALL_SLOTS
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Objects, get_patience
-from tests.behaviour.replicas import Replica, running, slots_of
+from tests.behaviour.replicas import Replica, owning, running, slots_of
 from tests.behaviour.running import Calls, Logs
 
 pytestmark = pytest.mark.fastforward
@@ -38,6 +39,18 @@ async def gate() -> AsyncIterator[Gate]:
     gate = Gate()
     yield gate
     gate.opened.set()
+
+
+@contextlib.asynccontextmanager
+async def moving(a: Replica, b: Replica, gate: Gate) -> AsyncIterator[None]:
+    """Move the objects, which wait for the gate, from one to the other; in the end, the gate is opened."""
+    await gate.entered.wait()
+    move = asyncio.create_task(a.move(b))
+    await settle_partly()
+    yield
+    assert not move.done()
+    gate.opened.set()
+    await move
 
 
 async def settle() -> None:
@@ -101,15 +114,10 @@ async def test_in_the_middle_of_a_creation(kex: Objects, calls: Calls, gate: Gat
             if len(calls) == 2:
                 await gate.pass_through()
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
-        await gate.entered.wait()
-        moving = asyncio.create_task(a.move(b))
-        await settle_partly()
-        assert not moving.done()
-        gate.opened.set()
-        await moving
+        async with moving(a, b, gate):
+            pass
         await kex.wait_handled()
         await settle()
         assert calls == ["a", "a", "b"]
@@ -130,8 +138,7 @@ async def test_retries_go_on(kex: Objects, calls: Calls) -> None:
             )
         )
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
         await calls.wait_length(1)
         await asyncio.sleep(10)
@@ -149,19 +156,14 @@ async def test_deletions(kex: Objects, calls: Calls, gate: Gate) -> None:
             if name == "begun":
                 await gate.pass_through()
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         for name in ("begun", "held", "later"):
             await kex.create(name)
             await kex.wait(lambda obj: obj["metadata"].get("finalizers"), name)
         await kex.delete("begun")
-        await gate.entered.wait()
-        moving = asyncio.create_task(a.move(b))
-        await settle_partly()
-        await kex.delete("held")
-        await settle_partly()
-        gate.opened.set()
-        await moving
+        async with moving(a, b, gate):
+            await kex.delete("held")
+            await settle_partly()
         await kex.delete("later")
         await kex.wait_all_gone(("begun", "held", "later"))
         await settle()
@@ -178,8 +180,7 @@ async def test_deletions_that_nobody_has_seen(kex: Objects, calls: Calls) -> Non
         async def index(name: str, **_: Any) -> dict[str, int]:
             return {name: 1}
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
         await calls.wait_length(1)
         await a.leave()
@@ -195,8 +196,7 @@ async def test_daemons(kex: Objects, calls: Calls) -> None:
             calls.accompanying(lambda **_: (replica.name, None), lambda stopped, **_: (replica.name, stopped.reason))
         )
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
         await calls.wait_length(1)
         await a.move(b)
@@ -210,16 +210,9 @@ async def test_daemons(kex: Objects, calls: Calls) -> None:
 
 async def test_daemons_that_do_not_stop_are_cancelled(kex: Objects, calls: Calls, logs: Logs) -> None:
     def declare(replica: Replica) -> None:
-        @kopf.daemon(KEX, registry=replica.registry)
-        async def fn(**_: Any) -> None:
-            calls.append((replica.name, "begun"))
-            try:
-                await asyncio.Event().wait()
-            finally:
-                calls.append((replica.name, "ended"))
+        kopf.daemon(KEX, registry=replica.registry)(calls.hanging((replica.name, "begun"), (replica.name, "ended")))
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
         await calls.wait_length(1)
         await a.move(b, timeout=5)
@@ -234,8 +227,7 @@ async def test_timers(kex: Objects, calls: Calls) -> None:
             calls.noting(lambda **_: (replica.name, asyncio.get_running_loop().time()))
         )
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
         await calls.wait_length(3)
         moved = asyncio.get_running_loop().time()
@@ -253,17 +245,13 @@ async def test_timers_do_not_begin_while_they_are_left(kex: Objects, calls: Call
             if name == "holding":
                 await gate.pass_through()
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create("other")
         await calls.wait_length(1)
         await kex.create("holding")
-        await gate.entered.wait()
-        moving = asyncio.create_task(a.move(b))
-        await asyncio.sleep(30)
-        assert calls == [("a", "other"), ("a", "holding")]
-        gate.opened.set()
-        await moving
+        async with moving(a, b, gate):
+            await asyncio.sleep(30)
+            assert calls == [("a", "other"), ("a", "holding")]
         await calls.wait_length(6)
         assert {name for name, _ in calls.items[2:]} == {"b"}
 
@@ -277,19 +265,15 @@ async def test_raw_events(kex: Objects, calls: Calls, gate: Gate) -> None:
                 await gate.pass_through()
                 gate.opened.clear()
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create(spec={"field": "value"})
         await calls.wait_length(1)
         await kex.merge({"spec": {"field": "slow"}})
         await gate.entered.wait()
         await kex.merge({"spec": {"field": "waiting"}})
-        moving = asyncio.create_task(a.move(b))
-        await settle_partly()
-        await kex.merge({"spec": {"field": "last"}})
-        await settle_partly()
-        gate.opened.set()
-        await moving
+        async with moving(a, b, gate):
+            await kex.merge({"spec": {"field": "last"}})
+            await settle_partly()
         await calls.wait_length(3)
         await kex.merge({"spec": {"field": "new"}})
         await settle()
@@ -310,17 +294,12 @@ async def test_updates_while_moving(kex: Objects, calls: Calls, gate: Gate) -> N
             if spec["field"] == "slow":
                 await gate.pass_through()
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create_and_wait()
         await kex.merge({"spec": {"field": "slow"}})
-        await gate.entered.wait()
-        moving = asyncio.create_task(a.move(b))
-        await settle_partly()
-        await kex.merge({"spec": {"field": "during"}})
-        await settle_partly()
-        gate.opened.set()
-        await moving
+        async with moving(a, b, gate):
+            await kex.merge({"spec": {"field": "during"}})
+            await settle_partly()
         await kex.wait_handled(field="during")
         await settle()
         assert calls == [("a", "create", "value"), ("a", "update", "slow"), ("b", "update", "during")]
@@ -338,8 +317,7 @@ async def test_threads_hold_their_slots(kex: Objects, calls: Calls, logs: Logs) 
                 released.wait(60)
 
     try:
-        async with running(declare, "a", "b") as [a, b]:
-            a.take()
+        async with owning(declare, "a", "b") as [a, b]:
             await kex.create_and_wait("other")
             stuck = await kex.create("stuck")
             await calls.wait_length(2)
@@ -374,8 +352,7 @@ async def test_results_that_could_not_be_saved(cluster: LocalCluster, kex: Objec
             else:
                 calls.append((replica.name, retry))
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         cluster.faults.inject(500, verb="patch", resource=KEX, times=3)
         await kex.create()
         await calls.wait_length(2)
@@ -399,14 +376,10 @@ async def test_sub_handlers(kex: Objects, calls: Calls, gate: Gate) -> None:
                     if number == 1:
                         await gate.pass_through()
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
-        await gate.entered.wait()
-        moving = asyncio.create_task(a.move(b))
-        await settle_partly()
-        gate.opened.set()
-        await moving
+        async with moving(a, b, gate):
+            pass
         await kex.wait_handled()
         await settle()
         assert calls == [("a", 0), ("a", 1), ("b", 2)]
@@ -426,8 +399,7 @@ async def test_taken_over_again_meanwhile(kex: Objects, calls: Calls, gate: Gate
 
         kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1, id="daemon")(calls.accompanying("daemon"))
 
-    async with running(declare, "a") as [a]:
-        a.take()
+    async with owning(declare, "a") as [a]:
         await kex.create()
         await calls.wait_length(2)
         await kex.merge({"spec": {"field": "changed"}})
@@ -449,8 +421,7 @@ async def test_giving_up_meanwhile(kex: Objects, calls: Calls, gate: Gate) -> No
             calls.append("called")
             await gate.pass_through()
 
-    async with running(declare, "a") as [a]:
-        a.take()
+    async with owning(declare, "a") as [a]:
         await kex.create()
         await gate.entered.wait()
         leaving = asyncio.create_task(a.leave())
@@ -470,8 +441,7 @@ async def test_two_parts_at_once(kex: Objects, calls: Calls) -> None:
             await asyncio.sleep(int(name[3:]) % 5)
             calls.append((replica.name, name))
 
-    async with running(declare, "a", "b", "c") as [a, b, c]:
-        a.take()
+    async with owning(declare, "a", "b", "c") as [a, b, c]:
         names = await kex.create_all([f"obj{number}" for number in range(30)])
         half = frozenset(range(128))
         await asyncio.gather(a.move(b, half), a.move(c, ALL_SLOTS - half))
@@ -496,8 +466,7 @@ async def test_threads_of_daemons_and_timers(kex: Objects, calls: Calls, kind: s
             kopf.timer(KEX, registry=replica.registry, interval=1)(fn)
 
     try:
-        async with running(declare, "a", "b") as [a, b]:
-            a.take()
+        async with owning(declare, "a", "b") as [a, b]:
             obj = await kex.create()
             await calls.wait_length(1)
             assert await a.leave(timeout=0.1) == slots_of(obj)
@@ -522,8 +491,7 @@ async def test_leaving_at_the_exit(kex: Objects, calls: Calls, logs: Logs) -> No
             await asyncio.sleep(1)
 
     async with running(declare, "b") as [b]:
-        async with running(declare, "a") as [a]:
-            a.take()
+        async with owning(declare, "a") as [a]:
             await kex.create()
             await calls.wait_length(1)
             leaving = asyncio.create_task(a.leave())

@@ -94,11 +94,6 @@ async def test_it_is_not_served_by_default(operator: Operator, url: str) -> None
         await asyncio.open_connection("127.0.0.1", int(re.findall(r":(\d+)", url)[0]))
 
 
-async def test_the_answer_is_empty_by_default(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
-    await operator.launch(liveness_endpoint=url)
-    assert await ask() == (200, {})
-
-
 async def test_results_of_probes(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
     kopf.on.probe(id="now")(lambda **_: "today")
 

@@ -119,9 +119,7 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
     async def field_fn(**kwargs: Any) -> None:
         note("field", **kwargs)
 
-    await kex.create("before", labels={"label": "x"})
-    await operator.start()
-    await kex.wait_handled("before")
+    await operator.find_and_handle(kex, "before", labels={"label": "x"})
     await kex.create_and_wait("obj", labels={"label": "x"})
     await kex.change_and_wait(field="new")
     await calls.wait(lambda items: {"daemon", "timer"} <= {what for what, _ in items})
@@ -156,9 +154,7 @@ async def test_they_override_the_kwargs_of_the_framework(operator: Operator, kex
         args = () if decorator is kopf.on.startup else ("kopfexamples",)
         decorator(*args, id=decorator.__name__)(note(decorator.__name__))
     kopf.on.update("kopfexamples", field="spec.field", id="field")(note("field"))
-    await kex.create()
-    await operator.start()
-    await kex.wait_handled()
+    await operator.find_and_handle(kex)
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait(lambda items: len({kind for kind, _ in items}) == 6)
     assert all(found == names for _, found in calls)
@@ -185,12 +181,10 @@ async def test_the_limit_of_workers_does_not_matter(
 ) -> None:
     make()
 
-    async def async_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
-        calls.append(len(read(idx)))
-
     def sync_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(len(read(idx)))
 
+    async_fn = calls.noting(lambda idx, **_: len(read(idx)))
     kopf.on.create("kopfexamples", id="fn")(sync_fn if kind == "sync" else async_fn)
     operator.set("queueing.worker_limit", 1)
     await kex.create_all(f"obj{i}" for i in range(50))

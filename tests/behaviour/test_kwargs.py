@@ -1,7 +1,9 @@
-"""What handlers get: every documented keyword argument, of the right type and with the right value."""
+"""What handlers get: all documented keyword arguments, and what is in the context variables."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import copy
 import datetime
 import logging
@@ -156,14 +158,9 @@ async def test_raw_events(operator: Operator, kex: Objects, calls: Calls) -> Non
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 async def test_activities(operator: Operator, calls: Calls, is_async: bool) -> None:
-    def sync_fn(**kwargs: Any) -> None:
-        calls.append(kwargs)
-
-    async def async_fn(**kwargs: Any) -> None:
-        calls.append(kwargs)
-
+    note = calls.noting(lambda **kwargs: kwargs) if is_async else lambda **kwargs: calls.append(kwargs)
     for decorator in (kopf.on.startup, kopf.on.cleanup):
-        decorator(param=decorator.__name__)(async_fn if is_async else sync_fn)
+        decorator(param=decorator.__name__)(note)
     settings = kopf.OperatorSettings()
     memo = kopf.Memo(some="value")
     await operator.launch(settings=settings, memo=memo)
@@ -250,3 +247,54 @@ async def test_functions_are_judged_by_what_they_actually_get(
         if isinstance(handler, ResourceHandler):
             expected = get_callbacks_kwargs(handler, ["index"])
             assert seen[handler.id.partition("/")[0] + " callback"] == {expected}
+
+
+variable: contextvars.ContextVar[str | None] = contextvars.ContextVar("variable", default=None)
+
+
+@pytest.mark.fastforward
+async def test_runs_of_a_timer(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=1)
+    async def timer_fn(**_: Any) -> None:
+        calls.append(variable.get())
+        variable.set("of a previous run")
+
+    await operator.start_and_call(kex, calls, times=3)
+    assert set(calls) == {None}
+
+
+@pytest.mark.fastforward
+async def test_handlers_of_objects_that_wait_for_each_other(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    async def create_fn(name: str, **_: Any) -> None:
+        calls.append(variable.get())
+        variable.set(name)
+        await asyncio.sleep(1)
+
+    operator.set("queueing.worker_limit", 1)
+    await operator.start()
+    await kex.create_all(("one", "two", "three"))
+    await calls.wait_length(3)
+    assert set(calls) == {None}
+
+
+@pytest.mark.fastforward
+async def test_daemons_and_handlers_of_the_object(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.event("kopfexamples")
+    async def event_fn(**_: Any) -> None:
+        variable.set("of the event")
+
+    kopf.daemon("kopfexamples")(calls.noting(lambda **_: variable.get()))
+    await operator.start_and_call(kex, calls)
+    assert calls == [None]
+
+
+@pytest.mark.fastforward
+async def test_those_of_whoever_runs_the_operator_are_seen(operator: Operator, kex: Objects, calls: Calls) -> None:
+    kopf.on.create("kopfexamples")(calls.noting(lambda **_: variable.get()))
+    token = variable.set("of the embedding application")
+    await operator.start()
+    variable.reset(token)
+    await kex.create()
+    await calls.wait_length(1)
+    assert calls == ["of the embedding application"]

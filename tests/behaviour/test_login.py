@@ -33,14 +33,17 @@ def no_libraries_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def registry() -> kopf.OperatorRegistry:
-    """With no login handlers."""
-    return kopf.OperatorRegistry()
+    """With no login handlers, but with something to do."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.create("kopfexamples", registry=registry)(do_nothing)
+    return registry
 
 
+@pytest.mark.usefixtures("no_libraries_are_imported")
 async def test_the_kubeconfig_is_used_by_default(operator: Operator, kex: Objects, logs: Logs) -> None:
-    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start_and_handle(kex)
     assert logs.find("Initial authentication has been initiated.")
+    assert logs.find("Activity 'login_by_default' succeeded.")
     assert logs.find("Initial authentication has finished.")
 
 
@@ -57,7 +60,6 @@ async def test_an_imported_library_is_used_by_default_and_gets_configured(
     for name in set(LIBRARIES) - {library}:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, library, module)
-    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start_and_handle(kex)
     assert logs.find("(The official client|The asynchronous client|Pykube) is configured by the kubeconfig.")
     if library != "pykube":
@@ -75,7 +77,6 @@ async def test_auth_providers_are_explained_if_no_library_knows_them(
     change_kubeconfig(user={"auth-provider": {"name": "gcp"}})
     if not is_installed:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch_in_vain(kopf.LoginError, "'gcp', which Kubernetes .* not support.*gke-gcloud-auth-plugin")
 
 
@@ -101,48 +102,22 @@ def test_auth_providers_are_for_the_libraries(monkeypatch: pytest.MonkeyPatch, t
     assert info.as_http_headers() == {"Authorization": f"Bearer {token}"}
 
 
+@pytest.mark.usefixtures("no_libraries_are_imported")
+@pytest.mark.parametrize(("path", "message"), [("/absent", "kubeconfig"), ("", "no credentials are found")])
 async def test_without_any_credentials_it_exits_with_a_clear_error(
     operator: Operator,
     logs: Logs,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: pathlib.Path,
+    path: str,
+    message: str,
 ) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.setenv("KUBECONFIG", path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    kopf.on.event("kopfexamples")(lambda **_: None)
-    logs.expected.append("kubeconfig")
-    await operator.launch_in_vain(kopf.LoginError, "kubeconfig")
-
-
-async def test_the_default_login_that_finds_nothing_is_no_success(
-    operator: Operator,
-    logs: Logs,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    for name in ("kubernetes", "kubernetes_asyncio", "pykube"):  # other tests import them, and then they are asked
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    kopf.on.event("kopfexamples")(lambda **_: None)
-    logs.expected.append("no credentials are found")
-    await operator.launch_in_vain(kopf.LoginError, "no credentials are found")
+    logs.expected.append(message)
+    await operator.launch_in_vain(kopf.LoginError, message)
     assert not logs.find(".*succeeded.*")
-
-
-async def test_the_default_login_that_finds_credentials_is_a_success(
-    operator: Operator,
-    logs: Logs,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(operator.cluster.kubeconfig))
-    for name in ("kubernetes", "kubernetes_asyncio", "pykube"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    kopf.on.event("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await logs.wait("Activity 'login_by_default' succeeded.")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +137,6 @@ async def test_handlers_that_bring_no_credentials_are_a_clear_error(
     message: str,
 ) -> None:
     kopf.on.login(id="login")(calls.noting("called", result=result, error=error))
-    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch_in_vain(kopf.LoginError, message)
 
 
@@ -175,7 +149,6 @@ async def test_temporary_errors_of_handlers_are_retried(operator: Operator, kex:
             raise kopf.TemporaryError("the vault is slow", delay=1)
         return kopf.login_with_kubeconfig(**kwargs)
 
-    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start_and_handle(kex)
     assert calls == [0, 1, 2, 3]
 
@@ -187,7 +160,6 @@ async def test_attempts_can_be_limited(operator: Operator, calls: Calls) -> None
         calls.append(retry)
         raise ConnectionError("the vault is down")
 
-    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch_in_vain(kopf.LoginError, "the vault is down")
     assert calls == [0, 1, 2]
 
@@ -205,7 +177,6 @@ async def test_logs_of_frequent_logins_can_be_disabled(
         info = kopf.login_with_kubeconfig(**kwargs)
         return None if info is None else dataclasses.replace(info, priority=len(calls))
 
-    kopf.on.create("kopfexamples")(lambda **_: None)
     for name in ("kopf.activities.authentication", "kopf._core.engines.activities"):
         monkeypatch.setattr(logging.getLogger(name), "disabled", True)
     await operator.start()
@@ -223,7 +194,6 @@ async def test_one_of_several_handlers_is_enough(operator: Operator, kex: Object
 
     kopf.on.login(id="none")(do_nothing)
     kopf.on.login(id="good")(lambda **kwargs: kopf.login_with_kubeconfig(**kwargs))
-    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start_and_handle(kex)
 
 

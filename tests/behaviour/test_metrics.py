@@ -35,6 +35,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 @pytest.fixture(autouse=True)
 def _standalone(operator: Operator) -> None:
     operator.set("peering.standalone", True)
+    kopf.on.event("kopfexamples")(do_nothing)
 
 
 @pytest.fixture
@@ -65,12 +66,6 @@ def scrape(session: aiohttp.ClientSession, base: str) -> Callable[[], Any]:
             return Exposed(await response.text())
 
     return scrape
-
-
-async def test_it_is_not_there_by_default(operator: Operator, kex: Objects) -> None:
-    kopf.on.event("kopfexamples")(do_nothing)
-    await operator.start()
-    await operator.stop()
 
 
 async def test_everything_is_served(
@@ -107,7 +102,6 @@ async def test_everything_is_served(
 
 
 async def test_formats(operator: Operator, prometheus: object, base: str, session: aiohttp.ClientSession) -> None:
-    kopf.on.event("kopfexamples")(do_nothing)
     await operator.start(metrics_endpoint=f"{base}/metrics")
     async with session.get(f"{base}/metrics") as response:
         assert response.content_type == "text/plain"
@@ -131,7 +125,6 @@ async def test_health_and_metrics_share_a_port(
     session: aiohttp.ClientSession,
     scrape: Callable[[], Any],
 ) -> None:
-    kopf.on.event("kopfexamples")(do_nothing)
     await operator.start(liveness_endpoint=f"{base}/healthz", metrics_endpoint=f"{base}/metrics")
     assert (await scrape()).sum("kopf_objects", resource=KEX) == 0
     async with session.get(f"{base}/healthz") as response:
@@ -142,7 +135,6 @@ async def test_health_and_metrics_share_a_port(
 
 
 async def test_clashes(operator: Operator, prometheus: object, base: str) -> None:
-    kopf.on.event("kopfexamples")(do_nothing)
     with pytest.raises(EndpointClashError, match="change one of the paths"):
         await operator.start(liveness_endpoint=f"{base}/x", metrics_endpoint=f"{base}/x")
     with pytest.raises(EndpointClashError, match="they also need the same host"):
@@ -157,7 +149,6 @@ async def test_clashes(operator: Operator, prometheus: object, base: str) -> Non
 
 async def test_names_that_are_taken(operator: Operator, prometheus: prometheus_client.CollectorRegistry) -> None:
     prometheus_client.Gauge("kopf_objects", "Of the users.", registry=prometheus)
-    kopf.on.event("kopfexamples")(do_nothing)
     operator.set("metrics.enabled", True)
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         await operator.start()
@@ -165,7 +156,6 @@ async def test_names_that_are_taken(operator: Operator, prometheus: prometheus_c
 
 async def test_missing_library(operator: Operator, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    kopf.on.event("kopfexamples")(do_nothing)
     with pytest.raises(MissingMetricsLibraryError, match=re.escape("pip install 'kopf[metrics]>=2'")):
         await operator.start(metrics_endpoint=f"{base}/metrics")
 
@@ -196,7 +186,6 @@ async def test_two_operators_at_once(
     cluster: Any,
 ) -> None:
     operator.set("metrics.enabled", True)
-    kopf.on.event("kopfexamples")(do_nothing)
     second = Operator(cluster, operator.registry)
     second.set("peering.standalone", True)
     second.set("metrics.enabled", True)
@@ -228,7 +217,6 @@ async def test_blocked_loops_are_seen(
         while time.monotonic() < deadline and (not lags or lags[-1] < 0.2):
             lags.append(Exposed.of(prometheus).sum("kopf_eventloop_lag_seconds"))
 
-    kopf.on.event("kopfexamples")(do_nothing)
     await operator.start()
     scraping = asyncio.get_running_loop().run_in_executor(None, read)
     time.sleep(0.5)
@@ -261,7 +249,6 @@ async def test_collectors_of_users_can_hang(
     """Neither the health nor the exit waits for them."""
     hanging = _Hanging()
     prometheus.register(hanging)
-    kopf.on.event("kopfexamples")(do_nothing)
     await operator.start(liveness_endpoint=f"{base}/healthz", metrics_endpoint=f"{base}/metrics")
     scraping = asyncio.create_task(session.get(f"{base}/metrics"))
     try:
@@ -285,7 +272,6 @@ async def test_collectors_of_users_can_fail(
 ) -> None:
     logs.expected.append("Error handling request|Unhandled exception")
     prometheus_client.Gauge("bad", "Bad.", registry=prometheus).set_function(lambda: 1 / 0)
-    kopf.on.event("kopfexamples")(do_nothing)
     await operator.start(metrics_endpoint=f"{base}/metrics")
     async with session.get(f"{base}/metrics") as response:
         assert response.status == 500

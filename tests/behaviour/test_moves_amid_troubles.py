@@ -15,7 +15,7 @@ from kopf._values.slots import ALL_SLOTS, Slots
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, watch
 from tests.behaviour.peerings import create_peering
-from tests.behaviour.replicas import Replica, running, slots_of
+from tests.behaviour.replicas import Replica, owning, running, slots_of
 from tests.behaviour.resources import create, define, define_namespaces, undefine
 from tests.behaviour.running import Calls, Logs
 from tests.behaviour.test_owned_objects import refer
@@ -51,8 +51,7 @@ async def test_the_new_owner_is_not_behind_the_former_one(cluster: LocalCluster,
             raws.append((replica.name, spec["field"]))
 
     raws: list[tuple[str, str]] = []
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create_and_wait(spec={"field": "old"})
         await settle()
         cluster.faults.lag_watches(30)
@@ -80,8 +79,7 @@ async def test_back_and_forth_with_a_lag(cluster: LocalCluster, kex: Objects, ca
         async def fn(spec: kopf.Spec, **_: Any) -> None:
             calls.append((replica.name, spec["field"]))
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create_and_wait(spec={"field": "0"})
         cluster.faults.lag_watches(1, up_to=5)
         owners = [a, b]
@@ -112,8 +110,7 @@ async def test_what_waits_in_the_line_of_indexing(kex: Objects, calls: Calls) ->
             calls.noting(lambda spec, **_: (replica.name, spec["field"]))
         )
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create(spec={"field": "first"})
         await calls.wait_length(1)
         is_slow = True
@@ -177,8 +174,7 @@ async def test_objects_that_vanish_meanwhile_leave_the_indices(cluster: LocalClu
             seen[:] = sorted(idx)
 
     seen: list[str] = []
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create_all(["one", "two"])
         await settle()
         cluster.faults.lag_watches(3600)
@@ -200,8 +196,7 @@ async def test_children_of_others_wake_their_owners(kex: Objects, sub: Objects, 
         async def fn(name: str, **_: Any) -> None:
             calls.append((replica.name, name))
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         parent = await kex.create_and_wait()
         child = await sub.create("child", ownerReferences=refer(parent))
         await calls.wait_length(2)
@@ -225,8 +220,7 @@ async def test_kinds_that_vanish_and_are_back(api: API, calls: Calls) -> None:
     def declare(replica: Replica) -> None:
         kopf.on.event("temps", registry=replica.registry)(calls.noting(lambda name, **_: (replica.name, name)))
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await settle()
         await create(api, "temps", "first")
         await calls.wait_length(1)
@@ -247,8 +241,7 @@ async def test_namespaces_that_come(api: API, calls: Calls) -> None:
         kopf.on.event(KEX, registry=replica.registry)(calls.noting(lambda namespace, **_: (replica.name, namespace)))
 
     define_namespaces(api.cluster, "ns1")
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await settle()
         await create_in(api, "ns1")
         await calls.wait_length(1)
@@ -318,8 +311,7 @@ async def test_handlers_that_are_declared_meanwhile(kex: Objects, calls: Calls) 
         async def fn(reason: str, name: str, **_: Any) -> None:
             calls.append((replica.name, reason, name))
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create_and_wait("old")
 
         @kopf.on.event(KEX, registry=b.registry)
@@ -356,8 +348,7 @@ async def test_listings_that_fail(cluster: LocalCluster, kex: Objects, calls: Ca
         async def fn(reason: str, name: str, **_: Any) -> None:
             calls.append((replica.name, reason, name))
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         names = await kex.create_all([f"obj{number}" for number in range(5)])
         await kex.wait_all_handled(names)
         cluster.faults.inject(status, verb="list", resource=KEX, path="continue=" if status == 410 else None, times=2)

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, Objects
-from tests.behaviour.replicas import Replica, running
+from tests.behaviour.replicas import Replica, owning, running
 from tests.behaviour.running import Calls, Logs
 
 pytestmark = pytest.mark.fastforward
@@ -44,8 +44,7 @@ async def test_retries_and_results(objects: Objects, calls: Calls, logs: Logs, s
                 raise kopf.TemporaryError("not yet", delay=100)
             return replica.name
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await objects.create()
         await calls.wait_length(2)
         await asyncio.sleep(10)
@@ -92,8 +91,7 @@ async def test_timers_begin_anew(kex: Objects, calls: Calls) -> None:
             calls.noting(lambda **_: (replica.name, "at once", asyncio.get_running_loop().time()))
         )
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create()
         await calls.wait_length(2)
         await asyncio.sleep(10)
@@ -117,8 +115,7 @@ async def test_finalizers_and_deletions_while_nobody_owns_the_object(kex: Object
         async def daemon(stopped: kopf.Stopped, **_: Any) -> None:
             await stopped.wait()
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         for name in ("begun", "between"):
             await kex.create(name)
             await kex.wait(lambda obj: obj["metadata"].get("finalizers"), name)
@@ -142,8 +139,7 @@ async def test_events_are_posted_by_those_who_have_been_in_the_handlers(api: API
         async def fn(body: kopf.Body, reason: str, **_: Any) -> None:
             kopf.event(body, type="Normal", reason=f"By{replica.name}", message="done")
 
-    async with running(declare, "a", "b") as [a, b]:
-        a.take()
+    async with owning(declare, "a", "b") as [a, b]:
         await kex.create_and_wait()
         await a.move(b)
         await asyncio.sleep(10)
