@@ -116,7 +116,7 @@ mutants: $(STAMP)  ## check that the tests of the pure rules notice when these a
 
 coverage: $(STAMP)  ## measure which statements of the framework its tests run, in all processes; not less than the floor
 	@rm -rf build/coverage
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(COVERAGE_TESTS))
+	KOPF_TEST_TROUBLES=1 $(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(COVERAGE_TESTS))
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

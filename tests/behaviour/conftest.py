@@ -45,6 +45,9 @@ LAG = 0.5
 #: The same for all tests of behaviour, marked or not.
 ALWAYS_LAG = float(os.environ.get("KOPF_TEST_WATCH_LAG") or 0)
 
+#: Whether repeated tests are as large as each night: see ``make coverage``.
+IS_THOROUGH = bool(os.environ.get("KOPF_TEST_TROUBLES"))
+
 
 @pytest.fixture
 def watch_lag() -> float:

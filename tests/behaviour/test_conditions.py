@@ -11,6 +11,7 @@ import pytest
 
 import kopf
 from kopf.testing import Simulation, explore
+from tests.behaviour.conftest import IS_THOROUGH
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
 from tests.behaviour.running import Calls, Operator
 from tests.testing.kopfexamples import CRD, make
@@ -329,7 +330,9 @@ async def explored_fn(name: str, spec: Any, patch: kopf.Patch, **_: Any) -> Any:
     kopf.conditions(patch)["Scaled"] = kopf.Condition(spec["replicas"] > 1, "Counted")
 
 
-@explore(registry=EXPLORED, crds=[CRD], simulate=True, troubles=["crash", "lost answer"], ignore=["pods"])
+@explore(
+    registry=EXPLORED, crds=[CRD], simulate=True, troubles=["crash"] + ["lost answer"] * IS_THOROUGH, ignore=["pods"]
+)
 async def story(simulation: Simulation) -> None:
     await simulation.apply(make(replicas=1))
     await simulation.settle()

@@ -33,7 +33,7 @@ from tests.behaviour.running import Logs, Operator
 from tests.patience import PATIENCE
 
 KILLS = int(os.environ.get("KOPF_TEST_KILLS", "60"))
-PROCESSES = max(10, KILLS // 10)
+PROCESSES = max(6, KILLS // 10)
 OBJECTS = max(50, KILLS // 2)
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
 

@@ -14,6 +14,7 @@ import pytest
 import kopf
 from kopf._controller.changes import object_memory
 from kopf_cluster import LocalCluster
+from tests.behaviour.conftest import IS_THOROUGH
 from tests.behaviour.objects import LAST_HANDLED, Obj, Objects, get_annotations, get_essence, is_handled
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
@@ -126,7 +127,7 @@ async def test_states_of_others_are_taken_seriously(operator: Operator, kex: Obj
     assert ("create", "value") in calls.items
 
 
-COUNT = 4
+COUNT = 4 if IS_THOROUGH else 2
 """How many objects are there of each case."""
 
 

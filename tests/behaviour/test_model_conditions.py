@@ -14,6 +14,7 @@ import pytest
 import kopf
 from kopf.testing import Simulation, explore
 from kopf_cluster import LocalCluster
+from tests.behaviour.conftest import IS_THOROUGH
 from tests.behaviour.objects import Obj, Objects
 from tests.behaviour.resources import make_crd
 from tests.behaviour.running import Calls, Logs, Operator
@@ -115,7 +116,9 @@ async def test_they_are_set_once_and_taken_back(
 
 
 async def test_unfit_statuses(operator: Operator, sub: Objects, calls: Calls) -> None:
-    kopf.on.update(Model)(calls.noting(lambda status, **_: status.phase))
+    @kopf.on.update(Model)
+    async def fn(status: Status, **_: Any) -> None:
+        calls.append(status.phase)
 
     await operator.start_and_handle(sub, spec={"size": 1})
     await sub.merge({"status": {"phase": 1}}, subresource="status")
@@ -179,7 +182,9 @@ async def test_reconcilers_that_wait_are_not_reconciling_if_the_object_is_unfit(
 async def test_it_fits_since_the_operator_has_changed(operator: Operator, sub: Objects, calls: Calls) -> None:
     """Nobody has touched the object; and nobody is called for it, but for the resuming."""
 
-    kopf.on.create(Model, id="fn")(calls.noting(lambda spec, **_: spec.size))
+    @kopf.on.create(Model, id="fn")
+    async def typed_fn(spec: Spec, **_: Any) -> None:
+        calls.append(spec.size)
 
     await operator.start_and_create(sub, spec={"size": 1})
     await sub.wait_handled()
@@ -262,7 +267,9 @@ async def test_two_operators_do_not_fight(
 
 
 async def test_unfit_objects_can_be_deleted(operator: Operator, sub: Objects, logs: Logs, calls: Calls) -> None:
-    kopf.on.delete(Model)(calls.noting(lambda spec, **_: spec.size))
+    @kopf.on.delete(Model)
+    async def fn(spec: Spec, **_: Any) -> None:
+        calls.append(spec.size)
 
     await operator.start_and_create(sub, spec={"size": "text"})
     await sub.wait(lambda obj: obj["metadata"].get("finalizers"))
@@ -276,6 +283,8 @@ async def test_unfit_objects_can_be_deleted(operator: Operator, sub: Objects, lo
 
 
 EXPLORED = kopf.OperatorRegistry()
+TROUBLES = ["crash", "downtime", "late event"]
+MORE_TROUBLES = ["lost answer", "refusal", "doubled event", "view"]
 
 
 @kopf.on.create(Model, id="typed_fn", registry=EXPLORED)
@@ -295,7 +304,7 @@ async def reconcile_fn(spec: Any, **_: Any) -> Any:
 @explore(
     registry=EXPLORED,
     crds=[make_crd("KopfStatusExample", "kopfstatusexamples", status=True)],
-    troubles=["crash", "lost answer", "refusal", "downtime", "late event", "doubled event", "view"],
+    troubles=TROUBLES + MORE_TROUBLES * IS_THOROUGH,
 )
 async def story(simulation: Simulation) -> None:
     head = {"apiVersion": "kopf.dev/v1", "kind": "KopfStatusExample", "metadata": {"name": "obj"}}

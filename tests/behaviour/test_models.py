@@ -61,11 +61,13 @@ async def test_arguments_are_decoded_where_they_are_annotated(
     kex: Objects,
     calls: Calls,
 ) -> None:
-    kopf.on.create(Struct, id="create_fn")(
-        calls.noting(lambda spec, status, old, new, **_: (spec, status, old, new.spec, new.metadata.name))
-    )
+    @kopf.on.create(Struct)
+    async def create_fn(spec: StructSpec, status: Status, old: Struct | None, new: Struct, **_: Any) -> None:
+        calls.append((spec, status, old, new.spec, new.metadata.name))
 
-    kopf.on.create(Struct, id="plain_fn")(calls.noting(lambda spec, status, **_: (dict(spec), dict(status))))
+    @kopf.on.create(Struct)
+    async def plain_fn(spec: kopf.Spec, status: Any, **_: Any) -> None:
+        calls.append((dict(spec), dict(status)))
 
     @kopf.on.update(Struct)
     def update_fn(spec: StructSpec, old: Struct, new: Struct | None, **_: Any) -> None:
@@ -97,7 +99,10 @@ async def test_fields_are_decoded_by_their_own_types(operator: Operator, kex: Ob
 
 async def test_what_is_decoded_is_decoded_once_in_a_pass(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id in ("a", "b"):
-        kopf.on.create(Struct, id=id)(calls.noting(lambda spec, **_: spec))
+
+        @kopf.on.create(Struct, id=id)
+        async def fn(spec: StructSpec, **_: Any) -> None:
+            calls.append(spec)
 
     await operator.start(lifecycle=kopf.lifecycles.all_at_once)
     await kex.create_and_wait(spec={"replicaCount": 2})
@@ -269,7 +274,9 @@ async def test_lifecycles_that_refuse_the_others_of_the_unfit_are_asked_again(
         refusals.append(asyncio.get_running_loop().time())
         return []
 
-    kopf.on.create(Dict, id="unfit")(calls.noting("unfit"))
+    @kopf.on.create(Dict, id="unfit")
+    async def unfit_fn(spec: DictSpec, **_: Any) -> None:
+        calls.append("unfit")
 
     kopf.on.create(Dict, id="other")(calls.noting("other"))
     await operator.start(lifecycle=choose)
@@ -317,7 +324,9 @@ async def test_daemons_that_wait_do_not_hold_the_deletion(operator: Operator, ke
 
 
 async def test_deletions_wait_until_the_object_fits(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
-    kopf.on.delete(Dict)(calls.noting(lambda spec, **_: spec["field"]))
+    @kopf.on.delete(Dict)
+    async def delete_fn(spec: DictSpec, **_: Any) -> None:
+        calls.append(spec["field"])
 
     await operator.start_and_handle(kex, spec={"field": 1})
     await kex.merge({"spec": {"field": "text"}})
@@ -339,11 +348,11 @@ async def test_half_handled_objects_go_on_when_they_fit_again(
 ) -> None:
     """Also after a restart in the middle."""
 
-    kopf.on.create(Dict)(
-        calls.noting(
-            lambda spec, retry, **_: (spec["field"], retry), error=kopf.TemporaryError("not yet", delay=100), times=1
-        )
-    )
+    @kopf.on.create(Dict)
+    async def create_fn(spec: DictSpec, retry: int, **_: Any) -> None:
+        calls.append((spec["field"], retry))
+        if retry < 1:
+            raise kopf.TemporaryError("not yet", delay=100)
 
     await operator.start_and_call(kex, calls, spec={"field": 1})
     await kex.merge({"spec": {"field": "text"}})
@@ -355,7 +364,9 @@ async def test_half_handled_objects_go_on_when_they_fit_again(
 
 
 async def test_old_states_that_do_not_fit_are_none(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.on.update(Dict)(calls.noting(lambda old, new, **_: (old, new.spec)))
+    @kopf.on.update(Dict)
+    async def update_fn(old: Dict | None, new: Dict, **_: Any) -> None:
+        calls.append((old, new.spec))
 
     await operator.start_and_handle(kex, spec={"field": "text"})
     await kex.change_and_wait(field=1)
@@ -368,13 +379,17 @@ async def test_raw_events_and_indices_of_unfit_objects(
     calls: Calls,
     logs: Logs,
 ) -> None:
-    kopf.on.event(Dict, id="event_fn")(calls.noting(lambda spec, name, **_: (name, spec.get("field"))))
+    @kopf.on.event(Dict)
+    async def event_fn(spec: DictSpec, name: str, **_: Any) -> None:
+        calls.append((name, spec.get("field")))
 
     @kopf.index(Dict)
     async def fields(spec: DictSpec, name: str, **_: Any) -> dict[str, Any]:
         return {name: spec.get("field")}
 
-    kopf.on.event(Dict, id="look")(calls.noting(lambda fields, **_: {key: [*values] for key, values in fields.items()}))
+    @kopf.on.event(Dict, id="look")
+    async def look_fn(fields: kopf.Index[str, int], **_: Any) -> None:
+        calls.append({key: [*values] for key, values in fields.items()})
 
     await operator.start_and_create(kex, spec={"field": 1})
     await calls.wait(lambda items: items[-1:] == [{"obj": [1]}])

@@ -13,6 +13,7 @@ import pytest
 import kopf
 from kopf._values.slots import ALL_SLOTS, Slots
 from kopf_cluster import LocalCluster
+from tests.behaviour.conftest import IS_THOROUGH
 from tests.behaviour.objects import API, Objects, watch
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.replicas import Replica, owning, running, slots_of
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.fastforward
 
 KEX, SUB = "kopfexamples", "kopfstatusexamples"
 HALF = frozenset(range(128))
+ROUNDS = 25 if IS_THOROUGH else 10
 SEED = os.environ.get("KOPF_TEST_SEED", "20261127")
 
 
@@ -392,7 +394,7 @@ async def test_random_moves(
         if lag:
             cluster.faults.lag_watches(0, up_to=lag)
         names = await kex.create_all([f"obj{number}" for number in range(12)])
-        for round_ in range(25):
+        for round_ in range(ROUNDS):
             source, target = dice.sample(replicas, 2)
             slots = frozenset(dice.sample(sorted(source.share.slots), len(source.share.slots) // 2))
             moving = asyncio.create_task(source.move(target, slots))
@@ -439,7 +441,7 @@ async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls, 
         replicas[0].take(HALF)
         replicas[1].take(ALL_SLOTS - HALF)
         names = await kex.create_all([f"obj{number}" for number in range(12)])
-        for round_ in range(25):
+        for round_ in range(ROUNDS):
             source, target = dice.sample(replicas, 2)
             given_up = source.share.slots
             await source.moves.give_up()
