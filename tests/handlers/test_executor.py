@@ -161,7 +161,7 @@ async def test_the_context_is_known_only_while_the_handler_is_executed(error: Ex
             raise error
 
     handler, cause = make_changing_handler(fn=fn), make_changing_cause({})
-    context = SubhandlingContext(handler, cause, execute=pytest.fail)  # type: ignore[arg-type]
+    context = SubhandlingContext(handler, cause, execute=pytest.fail)
     await executor.execute(handler, cause, Attempt.first(STARTED), Surroundings(subhandling=context))
     assert seen == [cause, context]
     assert current_cause.get(None) is None

@@ -82,16 +82,12 @@ class Cause(Record, kw_only=True, eq=False):
         """The kwargs for the callbacks of the handler's filters: they see the whole change, not that of one field."""
         return {"param": handler.param, **self.kwargs}
 
-    def kwargs_for(self, handler: Handler) -> Kwargs:
-        """The kwargs for the handler, except for the attempt."""
-        return self.kwargs_for_filters(handler)
-
-    def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        """The kwargs for the handler; kwargs that its function never reads can be absent."""
-        reads, getters = handler.reads, self.getters
+    def kwargs_for(self, handler: Handler, reads: frozenset[str] | None = None) -> Kwargs:
+        """The kwargs for the handler, except for the attempt. Those that are not among ``reads`` can be absent."""
         if reads is None or not reads.isdisjoint(self.indices):
-            return self.kwargs_for(handler)
+            return self.kwargs_for_filters(handler)
         kwargs: Kwargs = {"param": handler.param}
+        getters = self.getters
         for name in reads:
             if (get := getters.get(name)) is not None:
                 kwargs[name] = get(self)
@@ -160,7 +156,7 @@ class ResourceCause(Cause, kw_only=True, eq=False):
         Raises :class:`ModelMismatchError` otherwise.
         """
         if handler.decoders is not None:
-            self.decode(handler, handler.fn, self.kwargs_read_by(handler))
+            self.decode(handler, handler.fn, self.kwargs_for(handler, handler.reads))
             for _, callback, _ in handler.list_callbacks():
                 self.decode(handler, callback, self.kwargs_for_filters(handler))
 
@@ -191,9 +187,9 @@ class WatchingCause(ResourceCause, kw_only=True, eq=False):
             self._add_event(kwargs)
         return kwargs
 
-    def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        kwargs = super().kwargs_read_by(handler)
-        if handler.reads is not None and "event" in handler.reads:
+    def kwargs_for(self, handler: Handler, reads: frozenset[str] | None = None) -> Kwargs:
+        kwargs = super().kwargs_for(handler, reads)
+        if reads is not None and "event" in reads:
             self._add_event(kwargs)
         return kwargs
 
@@ -253,18 +249,12 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
         """The difference of the two states."""
         return self.change.diff
 
-    def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        kwargs = ResourceCause.kwargs_read_by(self, handler)  # with no super(), for speed
-        if not handler.reads or handler.reads.isdisjoint(_KWARGS_OF_FIELD):
+    def kwargs_for(self, handler: Handler, reads: frozenset[str] | None = None) -> Kwargs:
+        kwargs = ResourceCause.kwargs_for(self, handler, reads)  # with no super(), for speed
+        if reads is not None and reads.isdisjoint(_KWARGS_OF_FIELD):
             return kwargs
         if isinstance(handler, ChangingHandler) and (path := handler.field or handler.scope):
             _narrow_to_field(kwargs, path, self)
-        return kwargs
-
-    def kwargs_for(self, handler: Handler) -> Kwargs:
-        kwargs = super().kwargs_for(handler)
-        if isinstance(handler, ChangingHandler) and handler.field:
-            _narrow_to_field(kwargs, handler.field, self)
         return kwargs
 
     def kwargs_for_filters(self, handler: Handler) -> Kwargs:
@@ -311,14 +301,11 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
     discarded: Patch = field(default_factory=Patch)
     """The ``patch`` of validating handlers, which cannot change anything."""
 
-    def kwargs_for(self, handler: Handler) -> Kwargs:
-        kwargs = super().kwargs_for(handler)
+    def kwargs_for(self, handler: Handler, reads: frozenset[str] | None = None) -> Kwargs:
+        kwargs = super().kwargs_for(handler)  # all of them, as they are not the same for all handlers
         if not (isinstance(handler, WebhookHandler) and handler.type is WebhookType.MUTATING):
             kwargs.update({"patch": self.discarded, **self.indices})
         return kwargs
-
-    def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        return self.kwargs_for(handler)  # they are not the same for all handlers
 
 
 def _decode_old(decoder: Decoder, value: Any) -> Any:

@@ -6,13 +6,11 @@ It is in context variables, so the threads of synchronous handlers know it, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Protocol
 
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.handlers import ChangingHandler
-from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.ids import HandlerId
 from kopf._values.records import Record, field
 
@@ -28,26 +26,16 @@ class NoSubhandlingError(LookupError, TypeError, RuntimeError):
     """
 
 
-class SubhandlingFn(Protocol):
-    """Executes sub-handlers by the rules of the current handling cycle, or by the given ones."""
-
-    async def __call__(
-        self,
-        context: SubhandlingContext,
-        handlers: Sequence[ChangingHandler],
-        *,
-        cause: ChangingCause | None = None,
-        lifecycle: LifeCycleFn | None = None,
-    ) -> None: ...
-
-
 class SubhandlingContext(Record):
     """The running handler, with its sub-handlers and the way to execute them."""
 
     parent: ChangingHandler
     cause: ChangingCause
-    execute: SubhandlingFn
-    """Executes sub-handlers in this context."""
+    execute: Callable[..., Awaitable[None]]
+    """
+    Executes some sub-handlers in a context, by the rules of the current handling cycle. The keyword arguments ``cause``
+    and ``lifecycle`` replace these rules.
+    """
     declared: list[ChangingHandler] = field(default_factory=list)
     """The declared sub-handlers that are not executed yet."""
     seen: dict[HandlerId, None] = field(default_factory=dict)

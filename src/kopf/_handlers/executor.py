@@ -232,7 +232,7 @@ def _report_cancellation(handler: Handler, call: TracedCall | None, logger: Logg
 
 
 def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:
-    kwargs = cause.kwargs_read_by(handler)
+    kwargs = cause.kwargs_for(handler, handler.reads)
     if handler.decoders is not None and isinstance(cause, ResourceCause) and isinstance(handler, ResourceHandler):
         try:
             cause.check_fit(handler)

@@ -16,8 +16,8 @@ import hashlib
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from kopf._client.errors import APIConflictError, APINotFoundError
 from kopf._client.http.api import APIClient, get_current_api, get_current_loop
@@ -25,7 +25,7 @@ from kopf._client.resources.discovery import discover
 from kopf._controller.controller_registry import Place, get_current_controllers
 from kopf._handlers.current_handler import current_cause
 from kopf._kits.hierarchies import adopt
-from kopf._kits.manifests import K8sObject, to_plain
+from kopf._kits.manifests import K8sObject, name_object, to_plain
 from kopf._values import codec
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
@@ -38,17 +38,14 @@ Obj = dict[str, Any]
 APPLY_PATCH = "application/apply-patch+yaml"
 MANAGER = "kopf"
 DIGEST = "kopf.dev/applied-digest"
+Check = Callable[[Place, KubeObject | None, bool], Awaitable[None]]
+"""What must hold before an object is written: see :func:`apply_plain`."""
+
 _MAX_REMEMBERED = 10_000
 """The number of objects whose applied state is remembered; each takes some 0.3 KiB."""
 
 _MANAGER = re.compile(r'conflict with "([^"]*)"')
 """How the API server names the manager in the causes of a conflict."""
-
-
-class Check(Protocol):
-    """What must hold before an object is written; otherwise, it raises an error."""
-
-    async def __call__(self, place: Place, current: KubeObject | None, *, is_known: bool) -> None: ...
 
 
 class ApplyConflictError(OperatorError):
@@ -59,8 +56,11 @@ class ApplyConflictError(OperatorError):
     """
 
     def __init__(self, name: str, conflicts: Mapping[str, str]) -> None:
-        managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in conflicts.items())
-        super().__init__(f"{name} is not applied: {managers}. Leave the fields out, or take them over with force=True.")
+        self.managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in conflicts.items())
+        """The managers of the fields, in words."""
+        super().__init__(
+            f"{name} is not applied: {self.managers}. Leave the fields out, or take them over with force=True."
+        )
         self.conflicts = dict(conflicts)
         """The managers of the fields, by the paths of the fields."""
 
@@ -209,7 +209,7 @@ async def apply_plain(
     found = None if children is None else children.find(namespace, place.name)
     current = await _read(api, url) if found is None else found
     if check is not None:
-        await check(place, current, is_known=memory.has_applied(url, manager))
+        await check(place, current, memory.has_applied(url, manager))
     if current is not None and memory.is_applied(url, manager, desired, current):
         return Body(current.for_users())
     payload = desired
@@ -278,6 +278,4 @@ async def _read(api: APIClient, url: str) -> KubeObject | None:
 def _explain_conflict(error: APIConflictError, desired: Obj) -> Exception:
     causes = (error.details or {}).get("causes") or ()
     found = {str(item.get("field")): match[1] for item in causes if (match := _MANAGER.search(item.get("message", "")))}
-    metadata = desired["metadata"]
-    place = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return ApplyConflictError(f"{desired.get('kind')} {place}{metadata['name']}", found) if found else error
+    return ApplyConflictError(name_object(desired), found) if found else error

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kopf._handlers.current_handler import current_cause
-from kopf._kits.manifests import K8sObjects, Manifest, open_manifests
+from kopf._kits.manifests import K8sObjects, Manifest, get_field, get_meta, list_nested, open_manifests, set_meta
 from kopf._values.fields import FieldPath, parse_field
 from kopf._values.references import OwnerReference, build_owner_reference
 
@@ -113,9 +113,9 @@ def remove_owner_reference(
     """
     uid = build_owner_reference(_get_owner(owner)).get("uid")
     for manifest in open_manifests(objs):
-        refs: list[OwnerReference] | None = manifest.get_meta("ownerReferences")
+        refs: list[OwnerReference] | None = get_meta(manifest, "ownerReferences")
         if refs and any(ref.get("uid") == uid for ref in refs):
-            manifest.set_meta("ownerReferences", [ref for ref in refs if ref.get("uid") != uid])
+            set_meta(manifest, "ownerReferences", [ref for ref in refs if ref.get("uid") != uid])
 
 
 def label(
@@ -198,14 +198,14 @@ def _get_owner(owner: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def _set_name(manifest: Manifest, name: str | None, *, forced: bool, strict: bool) -> None:
-    if forced or not (manifest.get_meta("name") or manifest.get_meta("generateName")):
-        manifest.set_meta("name", name if strict else None)
-        manifest.set_meta("generateName", None if strict or not name else f"{name}-")
+    if forced or not (get_meta(manifest, "name") or get_meta(manifest, "generateName")):
+        set_meta(manifest, "name", name if strict else None)
+        set_meta(manifest, "generateName", None if strict or not name else f"{name}-")
 
 
 def _set_namespace(manifest: Manifest, namespace: str | None, *, forced: bool) -> None:
-    if forced or not manifest.get_meta("namespace"):
-        manifest.set_meta("namespace", namespace)
+    if forced or not get_meta(manifest, "namespace"):
+        set_meta(manifest, "namespace", namespace)
 
 
 def _get_inherited_labels(owner: Mapping[str, Any]) -> Mapping[str, str | None]:
@@ -222,10 +222,10 @@ def _set_labels(
 ) -> None:
     if not labels:
         return
-    targets = [manifest, *(inner for path in _parse_nested(nested) for inner in manifest.nested(path))]
+    targets = [manifest, *(inner for path in _parse_nested(nested) for inner in list_nested(manifest, path))]
     for target in targets:
-        existing: Mapping[str, str | None] = target.get_meta("labels") or {}
-        target.set_meta("labels", {**existing, **labels} if forced else {**labels, **existing})
+        existing: Mapping[str, str | None] = get_meta(target, "labels") or {}
+        set_meta(target, "labels", {**existing, **labels} if forced else {**labels, **existing})
 
 
 def _parse_nested(nested: NestedSpec) -> list[FieldPath]:
@@ -235,9 +235,9 @@ def _parse_nested(nested: NestedSpec) -> list[FieldPath]:
 
 def _append_owner(manifest: Manifest, owner: Mapping[str, Any], ref: OwnerReference) -> None:
     _warn_of_scopes(manifest, owner)
-    refs: list[OwnerReference] = manifest.get_meta("ownerReferences") or []
+    refs: list[OwnerReference] = get_meta(manifest, "ownerReferences") or []
     if not any(existing.get("uid") == ref.get("uid") for existing in refs):
-        manifest.set_meta("ownerReferences", [*refs, ref.copy()])
+        set_meta(manifest, "ownerReferences", [*refs, ref.copy()])
 
 
 def _warn_of_scopes(manifest: Manifest, owner: Mapping[str, Any]) -> None:
@@ -246,26 +246,26 @@ def _warn_of_scopes(manifest: Manifest, owner: Mapping[str, Any]) -> None:
     owner_namespace = owner_meta.get("namespace")
     if not owner_namespace:
         return  # cluster-scoped owners can own anything
-    namespace = manifest.get_meta("namespace")
+    namespace = get_meta(manifest, "namespace")
     if _is_cluster_scoped(manifest):
         scope = "cluster-scoped"
     elif namespace and namespace != owner_namespace:
         scope = f"in the namespace {namespace!r}"
     else:
         return
-    child = manifest.get_meta("name") or manifest.get_meta("generateName") or ""
+    child = get_meta(manifest, "name") or get_meta(manifest, "generateName") or ""
     logger.warning(
         "%s %r in the namespace %r cannot own %s %r, which is %s: Kubernetes looks for owners only in the same "
         "namespace, and deletes the children with no owners. Delete such a child in a deletion handler instead.",
         owner.get("kind") or "The object",
         owner_meta.get("name"),
         owner_namespace,
-        manifest.get("kind") or "the object",
+        get_field(manifest, "kind") or "the object",
         child,
         scope,
     )
 
 
 def _is_cluster_scoped(manifest: Manifest) -> bool:
-    group, _, _ = (manifest.get("apiVersion") or "").rpartition("/")
-    return (group, manifest.get("kind")) in CLUSTER_SCOPED_KINDS
+    group, _, _ = (get_field(manifest, "apiVersion") or "").rpartition("/")
+    return (group, get_field(manifest, "kind")) in CLUSTER_SCOPED_KINDS

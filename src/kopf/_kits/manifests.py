@@ -1,7 +1,7 @@
 """
 Manifests: the objects to send to the API, as dicts or as objects of other client libraries.
 
-All of them are edited in the same way via :class:`Manifest`, by the names of the fields as in the API.
+All of them are edited in the same way, by the names of the fields as in the API.
 The libraries are not imported and not even needed: their objects are recognised by how they look.
 
 - Dicts & other mutable mappings, and their nested ones.
@@ -38,37 +38,28 @@ K8sObject = MutableMapping[Any, Any] | KubernetesModel | PykubeObject
 K8sObjects = K8sObject | Iterable[K8sObject]
 
 
-class Manifest:
-    """One object (or a nested structure with its own metadata, e.g. a pod template) that can be modified."""
+Manifest = MutableMapping[Any, Any] | KubernetesModel
+"""One object (or a nested structure with its own metadata, e.g. a pod template) that can be modified."""
 
-    def __init__(self, obj: MutableMapping[Any, Any] | KubernetesModel) -> None:
-        self._obj = obj
 
-    def get(self, key: str) -> Any:
-        """Get a field of the object itself, by its API name; ``None`` if there is none."""
-        return _get_field(self._obj, key)
+def get_meta(manifest: Manifest, key: str) -> Any:
+    """Get a field of the metadata, by its API name; ``None`` if there is none."""
+    meta = get_field(manifest, "metadata")
+    return None if meta is None else _to_plain(get_field(meta, key))
 
-    def get_meta(self, key: str) -> Any:
-        """Get a field of the metadata, by its API name; ``None`` if there is none."""
-        meta = _get_field(self._obj, "metadata")
-        return None if meta is None else _to_plain(_get_field(meta, key))
 
-    def set_meta(self, key: str, value: Any) -> None:
-        """Set a field of the metadata, which is created if it is not there; ``None`` removes the field."""
-        meta = _get_field(self._obj, "metadata")
-        if meta is None and value is None:
-            return
-        if meta is None:
-            meta = {} if isinstance(self._obj, MutableMapping) else _find_class(self._obj, "metadata")()
-            _set_field(self._obj, "metadata", meta)
-        if key == "ownerReferences" and value is not None and _is_model(meta):
-            cls = _find_class(meta, key)
-            value = [_from_plain(cls, item) for item in value]
-        _set_field(meta, key, value)
-
-    def nested(self, path: FieldPath) -> Iterator[Manifest]:
-        """Go through the nested structures: none if the path is absent, many if there are lists on it."""
-        return _walk(self._obj, path)
+def set_meta(manifest: Manifest, key: str, value: Any) -> None:
+    """Set a field of the metadata, which is created if it is not there; ``None`` removes the field."""
+    meta = get_field(manifest, "metadata")
+    if meta is None and value is None:
+        return
+    if meta is None:
+        meta = {} if isinstance(manifest, MutableMapping) else _find_class(manifest, "metadata")()
+        _set_field(manifest, "metadata", meta)
+    if key == "ownerReferences" and value is not None and _is_model(meta):
+        cls = _find_class(meta, key)
+        value = [_from_plain(cls, item) for item in value]
+    _set_field(meta, key, value)
 
 
 def open_manifests(objs: K8sObjects) -> list[Manifest]:
@@ -90,9 +81,9 @@ def list_objects(objs: K8sObjects) -> list[K8sObject]:
 
 def _open(obj: object) -> Manifest:
     if isinstance(obj, MutableMapping) or _is_model(obj):
-        return Manifest(obj)
+        return obj
     if _is_pykube(obj):
-        return Manifest(obj.obj)
+        return obj.obj
     if isinstance(obj, Mapping):
         raise TypeError(
             f"{type(obj).__name__} is read-only and cannot be modified. To change the object that is being "
@@ -130,21 +121,23 @@ def _is_pykube(obj: object) -> TypeGuard[PykubeObject]:
     return module is not None and isinstance(obj, module.APIObject)
 
 
-def _walk(obj: object, path: FieldPath) -> Iterator[Manifest]:
+def list_nested(obj: object, path: FieldPath) -> Iterator[Manifest]:
+    """List the structures at the path: none if it is absent, many if there are lists on it."""
     if obj is None:
         return
     elif isinstance(obj, (list, tuple)):
         for item in obj:
-            yield from _walk(item, path)
+            yield from list_nested(item, path)
     elif not path:
         yield _open(obj)
     elif isinstance(obj, Mapping) or _is_model(obj):
-        yield from _walk(_get_field(obj, path[0]), path[1:])
+        yield from list_nested(get_field(obj, path[0]), path[1:])
     else:
         raise TypeError(f"No nested field {'.'.join(path)!r} is possible inside of {type(obj).__name__}.")
 
 
-def _get_field(obj: Mapping[Any, Any] | KubernetesModel, key: str) -> Any:
+def get_field(obj: Mapping[Any, Any] | KubernetesModel, key: str) -> Any:
+    """Get a field of the object itself, by its API name; ``None`` if there is none."""
     if isinstance(obj, Mapping):
         return obj.get(key)
     attribute = _find_attribute(obj, key)
@@ -193,3 +186,10 @@ def _to_plain(value: Any) -> Any:
 
 def _from_plain(cls: Any, value: Mapping[str, Any]) -> Any:
     return cls(**{attribute: value.get(name) for attribute, name in cls.attribute_map.items()})
+
+
+def name_object(obj: Mapping[str, Any]) -> str:
+    """Name the object in messages: the kind, the namespace if there is one, and the name."""
+    metadata = obj["metadata"]
+    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{obj.get('kind')} {namespace}{metadata.get('name')}"

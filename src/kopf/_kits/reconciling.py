@@ -27,7 +27,7 @@ from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is
 from kopf._kits.applying import ApplyConflictError, Check, Obj, apply_plain, find_resource
 from kopf._kits.child_conditions import CallInterruptedError, reporting
 from kopf._kits.hierarchies import RECONCILER_LABEL
-from kopf._kits.manifests import K8sObject, list_objects, to_plain
+from kopf._kits.manifests import K8sObject, list_objects, name_object, to_plain
 from kopf._kits.readiness import NotReadyError
 from kopf._values import codec
 from kopf._values.bodies import Body
@@ -206,14 +206,13 @@ class _Reconciliation:
             )
         key = self._adopt(desired, resource)
         if key in self._yielded:
-            raise ValueError(f"{_name(desired)} is yielded twice.")
+            raise ValueError(f"{name_object(desired)} is yielded twice.")
         _check_pause(self._controllers, self._cause.resource)
         try:
             body = await _write(desired, same_version, self._check_owner)
         except ApplyConflictError as e:
-            managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in e.conflicts.items())
             text = "%s: %s. Kopf takes it over, because the handler yields it. If it is not yours, do not yield it."
-            self._cause.logger.warning(text, _name(desired), managers)
+            self._cause.logger.warning(text, name_object(desired), e.managers)
             body = await _write(desired, same_version, self._check_owner, force=True)
         self._yielded[key] = body
         return body
@@ -236,7 +235,7 @@ class _Reconciliation:
         metadata["ownerReferences"] = [*references, self._reference]
         return resource.name, namespace, metadata.get("name", "")
 
-    async def _check_owner(self, place: Place, current: KubeObject | None, *, is_known: bool) -> None:
+    async def _check_owner(self, place: Place, current: KubeObject | None, is_known: bool) -> None:
         """Check that the existing object is a child of this object, and of no other handler."""
         if current is None:
             if is_known:  # the garbage collector deletes the children of deleted objects; their events can be late
@@ -247,11 +246,11 @@ class _Reconciliation:
         if head.key not in self._children and self._owner.uid not in list_owner_uids(current, kinds):
             owners = {item["kind"]: item["name"] for item in current["metadata"].get("ownerReferences") or ()}
             is_garbage = owners.get(resource.kind) == self._owner.name or head.deletionTimestamp is not None
-            text = f"{_name(current)} exists, and is not owned by this object. It is left alone."
+            text = f"{name_object(current)} exists, and is not owned by this object. It is left alone."
             raise ForeignObjectError(text, _GARBAGE_DELAY if is_garbage else _FOREIGN_DELAY)
         mark = (head.labels or {}).get(RECONCILER_LABEL, self._mark)
         if mark != self._mark:
-            text = f"{_name(current)} is yielded by another reconciler, {mark!r}. It is left alone."
+            text = f"{name_object(current)} is yielded by another reconciler, {mark!r}. It is left alone."
             raise ForeignObjectError(text, _FOREIGN_DELAY)
 
     async def prune(self) -> None:
@@ -271,11 +270,11 @@ class _Reconciliation:
             url = resource.get_url(namespace=head.namespace, name=head.name)
             try:
                 await get_current_api().delete(url, payload=payload)
-                self._cause.logger.info("%s is deleted: the handler no longer yields it.", _name(obj))
+                self._cause.logger.info("%s is deleted: the handler no longer yields it.", name_object(obj))
             except APINotFoundError:
                 pass
             except APIConflictError as e:  # it can be somebody else's by now: look at it as it is then
-                raise TemporaryError(f"{_name(obj)} has changed before it was deleted.", _GARBAGE_DELAY) from e
+                raise TemporaryError(f"{name_object(obj)} has changed before it was deleted.", _GARBAGE_DELAY) from e
 
 
 async def _write(desired: Obj, resource: Resource | None, check: Check, *, force: bool = False) -> Body:
@@ -283,12 +282,12 @@ async def _write(desired: Obj, resource: Resource | None, check: Check, *, force
         return await apply_plain(get_current_api(), desired, resource=resource, check=check, force=force)
     except APIClientError as e:
         if e.is_namespace_gone:
-            text = f"{_name(desired)} cannot be created: its namespace is being deleted, or does not exist."
+            text = f"{name_object(desired)} cannot be created: its namespace is being deleted, or does not exist."
             raise _NamespaceGoneError(text, _GARBAGE_DELAY) from None
         if not isinstance(e, APIConflictError) and not e.is_identity_mismatch:
             raise
         # What we know of the child is outdated.
-        text = f"{_name(desired)} was deleted or replaced by others meanwhile. It is looked at again."
+        text = f"{name_object(desired)} was deleted or replaced by others meanwhile. It is looked at again."
         raise TemporaryError(text, delay=_GARBAGE_DELAY) from e
 
 
@@ -324,9 +323,3 @@ def _make_label(handler: str) -> str:
     digest = hashlib.blake2b(handler.encode(), digest_size=4).hexdigest()
     plain = re.sub(r"[^A-Za-z0-9]+", "-", handler).strip("-")[: _MAX_LABEL - len(digest) - 1]
     return f"{plain}-{digest}" if plain else digest
-
-
-def _name(obj: Mapping[str, Any]) -> str:
-    metadata = obj["metadata"]
-    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return f"{obj['kind']} {namespace}{metadata.get('name')}"

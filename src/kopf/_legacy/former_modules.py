@@ -27,39 +27,22 @@ class Target(NamedTuple):
     name: str
 
 
-_SETTINGS = """
-    AdmissionSettings BackgroundSettings ExecutionSettings NetworkingSettings PeeringSettings PersistenceSettings
-    PostingSettings ProcessSettings QueueingSettings ScanningSettings WatchingSettings
-"""
-_FORMATTERS = "ObjectJsonFormatter ObjectPrefixingJsonFormatter ObjectPrefixingTextFormatter ObjectTextFormatter"
-_HANDLERS = """
-    ActivityHandler ChangingHandler DaemonHandler IndexingHandler ResourceHandler SpawningHandler TimerHandler
-    WatchingHandler WebhookHandler
-"""
-_CAUSES = """
-    ActivityCause BaseCause=Cause ChangingCause DaemonCause=ResourceCause IndexingCause=ResourceCause ResourceCause
-    SpawningCause=ResourceCause WatchingCause WebhookCause
-"""
-_CONVENTIONS = """
-    CollisionEvadingConvention=AnnotationNaming StorageKeyFormingConvention=AnnotationNaming
-    StorageKeyMarkingConvention=AnnotationNaming
-"""
-_LIFECYCLES = """
-    all_at_once=lifecycles.all_at_once asap=lifecycles.asap one_by_one=lifecycles.one_by_one
-    randomized=lifecycles.randomized shuffled=lifecycles.shuffled
-"""
-_PROTOCOLS = """
-    ActivityFn=HandlerFn ChangingFn=HandlerFn DaemonFn=HandlerFn IndexingFn=HandlerFn SpawningFn=HandlerFn
-    TimerFn=HandlerFn WatchingFn=HandlerFn WebhookFn=HandlerFn
-"""
-
 # The names of each former module by the modules of today; `old=new` is for renamed ones.
 # The public names are not here: they are found in any of these modules, as they were imported from everywhere.
 _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._cogs.clients.errors": {"kopf": "APIUnprocessableEntityError=APIUnprocessableError"},
-    "kopf._cogs.configs.configuration": {"kopf._settings.settings": _SETTINGS},
+    "kopf._cogs.configs.configuration": {
+        "kopf._settings.settings": """
+            AdmissionSettings BackgroundSettings ExecutionSettings NetworkingSettings PeeringSettings
+            PersistenceSettings PostingSettings ProcessSettings QueueingSettings ScanningSettings
+            WatchingSettings
+        """
+    },
     "kopf._cogs.configs.conventions": {
-        "kopf._storage.annotation_names": _CONVENTIONS,
+        "kopf._storage.annotation_names": """
+            CollisionEvadingConvention=AnnotationNaming StorageKeyFormingConvention=AnnotationNaming
+            StorageKeyMarkingConvention=AnnotationNaming
+        """,
         "kopf._storage.essence": "StorageStanzaCleaner=EssenceCleaner",
     },
     "kopf._cogs.configs.diffbase": {},
@@ -99,9 +82,16 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._handlers.handlers": "is_async_fn=is_async",
         "kopf._legacy.context_variables": "context",
     },
-    "kopf._core.actions.lifecycles": {"kopf": _LIFECYCLES},
+    "kopf._core.actions.lifecycles": {
+        "kopf": """
+            all_at_once=lifecycles.all_at_once asap=lifecycles.asap one_by_one=lifecycles.one_by_one
+            randomized=lifecycles.randomized shuffled=lifecycles.shuffled
+        """
+    },
     "kopf._core.actions.loggers": {
-        "kopf._legacy.formatters": _FORMATTERS,
+        "kopf._legacy.formatters": """
+            ObjectJsonFormatter ObjectPrefixingJsonFormatter ObjectPrefixingTextFormatter ObjectTextFormatter
+        """,
         "kopf._logging.configuration": "make_formatter",
         "kopf._logging.json_format": "DEFAULT_JSON_REFKEY=DEFAULT_REFKEY",
         "kopf._logging.loggers": "logger=objects_logger",
@@ -115,15 +105,26 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     },
     "kopf._core.intents.callbacks": {
         "kopf._handlers.filter_criteria": "MetaFilterFn=WhenFilter WhenFilterFn=WhenFilter",
-        "kopf._handlers.handlers": _PROTOCOLS,
+        "kopf._handlers.handlers": """
+            ActivityFn=HandlerFn ChangingFn=HandlerFn DaemonFn=HandlerFn IndexingFn=HandlerFn
+            SpawningFn=HandlerFn TimerFn=HandlerFn WatchingFn=HandlerFn WebhookFn=HandlerFn
+        """,
     },
     "kopf._core.intents.causes": {
-        "kopf._handlers.causes": _CAUSES,
+        "kopf._handlers.causes": """
+            ActivityCause BaseCause=Cause ChangingCause DaemonCause=ResourceCause IndexingCause=ResourceCause
+            ResourceCause SpawningCause=ResourceCause WatchingCause WebhookCause
+        """,
         "kopf._legacy.context_variables": "cause_var",
         "kopf._values.reasons": "Activity WebhookType",
     },
     "kopf._core.intents.filters": {"kopf._handlers.filter_criteria": "MetaFilter MetaFilterToken ValueFilter"},
-    "kopf._core.intents.handlers": {"kopf._handlers.handlers": _HANDLERS},
+    "kopf._core.intents.handlers": {
+        "kopf._handlers.handlers": """
+            ActivityHandler ChangingHandler DaemonHandler IndexingHandler ResourceHandler SpawningHandler
+            TimerHandler WatchingHandler WebhookHandler
+        """
+    },
     "kopf._core.intents.piggybacking": {},
     "kopf._core.intents.registries": {
         "kopf": "SmartOperatorRegistry=OperatorRegistry",

@@ -8,7 +8,6 @@ ends with a letter or a digit (Kubernetes: "qualified names"). Ids of handlers h
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import re
 from collections.abc import Collection, Iterable
@@ -128,11 +127,10 @@ def mark_prefix(prefix: str | None, *, body: Body, patch: Patch) -> None:
 
 def list_managed_prefixes(annotations: Iterable[str]) -> Collection[str]:
     """List the prefixes of all operators with this framework: their annotations are not essential."""
-    marked = {name[: -len(_SUFFIX)] for name in annotations if name.endswith(_SUFFIX)}
+    marked = {name[: -len(_SUFFIX)] for name in annotations if is_mark(name)}
     return marked | KNOWN_PREFIXES if marked else KNOWN_PREFIXES
 
 
-@functools.lru_cache(maxsize=10_000)  # there are few names on very many objects
 def is_mark(name: str) -> bool:
     """Tell if the annotation marks the prefix of an operator."""
     return name.endswith(_SUFFIX)

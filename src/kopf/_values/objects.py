@@ -356,9 +356,7 @@ def _decode_unusual(raw: bytes | msgspec.Raw) -> tuple[_Envelope, bytes | msgspe
 
 def _reduce(raw: bytes | msgspec.Raw) -> tuple[bytes | msgspec.Raw, str]:
     """Reduce an object that takes too much memory or is nested too deeply, and add the problem."""
-    pruned = ""
-    if len(raw) > oversized_objects.MIN_LARGE:
-        raw, pruned = oversized_objects.reduce(raw)
+    raw, pruned = oversized_objects.reduce(raw)
     if len(raw) > _MIN_DEEP and malformed_json.is_deeper(bytes(raw), _MAX_DEPTH):
         return malformed_json.prune(bytes(raw), _PRUNED_DEPTH), TOO_DEEP
     return raw, pruned

@@ -14,9 +14,6 @@ from kopf._values.decoded_sizes import find_excess
 MAX_OBJECT = 72 * 2**20
 """The limit of memory for an object, in bytes. All objects that etcd stores by default (1.5 MiB) take less."""
 
-MIN_LARGE = MAX_OBJECT // 160
-"""Shorter objects never exceed the limit."""
-
 _MAX_METADATA = MAX_OBJECT // 16
 
 
@@ -49,7 +46,7 @@ def reduce(raw: bytes | msgspec.Raw) -> tuple[bytes | msgspec.Raw, str]:
 
     Raises :class:`NamelessError` if it is also malformed.
     """
-    problem = find_excess(bytes(raw), MAX_OBJECT)
+    problem = find_excess(memoryview(raw), MAX_OBJECT)
     if not problem:
         return raw, ""
     try:

@@ -77,15 +77,6 @@ class LazyCommands(collections.UserDict[str, click.Command]):
                 self.data[name] = getattr(importlib.import_module(module), attribute)
         return self.data[name]
 
-    def describe(self, name: str, width: int) -> str:
-        """Describe the command in one line, without an import."""
-        command = self.data[name]
-        return _COMMANDS[name][1] if command is _UNLOADED else command.get_short_help_str(width)
-
-    def is_hidden(self, name: str) -> bool:
-        """Tell if the list hides the command, without an import."""
-        return self.data[name].hidden
-
 
 class LazyGroup(click.Group):
     """A group of commands that are imported on demand. Plugins can add commands."""
@@ -93,10 +84,14 @@ class LazyGroup(click.Group):
     commands: LazyCommands
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of the commands to the help."""
-        shown = [name for name in sorted(self.commands) if not self.commands.is_hidden(name)]
+        """Write the list of the commands to the help, without imports."""
+        rows = [
+            (name, _COMMANDS[name][1] if command is _UNLOADED else command.get_short_help_str(formatter.width))
+            for name, command in sorted(self.commands.data.items())
+            if not command.hidden
+        ]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.commands.describe(name, formatter.width)) for name in shown])
+            formatter.write_dl(rows)
 
 
 @click.group(

@@ -12,7 +12,7 @@ from kopf._models.crd_changes import CRDChange, compare
 from kopf._models.crds import list_models, make_definitions
 from kopf._packaging.formats import Dumper
 from kopf.cli.loading import LoadingError, exiting_on_refusal, load
-from kopf.cli.options import CLIControls, get_registry
+from kopf.cli.options import CLIControls, get_registry, refuse_both
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
 
@@ -45,8 +45,7 @@ def crd(
     """
     if not paths and not modules:
         raise click.UsageError("Nothing to load. Name the files with models, or modules with -m.")
-    if checked is not None and compared is not None:
-        raise click.UsageError("Either --check or --diff can be used, not both.")
+    refuse_both("--check", "--diff", checked, compared)
     with exiting_on_refusal():
         load(paths, modules)
         definitions = make_definitions(list_models(get_registry(controls)))

@@ -83,6 +83,12 @@ def run_to_end(controls: CLIControls, coro: Coroutine[Any, Any, T], *, exit_code
         raise SystemExit(exit_code) from e
 
 
+def refuse_both(first: str, second: str, *given: object) -> None:
+    """Raise :class:`click.UsageError` if the values of both options are given."""
+    if all(given):
+        raise click.UsageError(f"Either {first} or {second} can be used, not both.")
+
+
 def check_namespaces(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Check the patterns of an option. Raises :class:`click.BadParameter`."""
     try:

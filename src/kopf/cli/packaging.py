@@ -31,7 +31,7 @@ from kopf._values.reasons import Activity
 from kopf._values.resources import Resource
 from kopf.cli.crd import read_definitions
 from kopf.cli.loading import exiting_on_refusal, load
-from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings
+from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings, refuse_both
 
 _STARTUP_TIMEOUT = 10.0
 """How long the startup handlers may take to change the settings, in seconds."""
@@ -255,16 +255,14 @@ def _find_out(
 
     Large because these are the options of the commands.
     """
-    if clusterwide and namespaces:
-        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    refuse_both("--all-namespaces", "--namespace", clusterwide, namespaces)
     exact = get_exact(namespaces)
     own = into or (namespaces[0] if exact == {*namespaces} and len(exact) == 1 else "default")
     names = {own: RELEASE_NAMESPACE} if is_chart else {}
     os.environ[NAMESPACE_VARIABLE] = names.get(own, own)  # the settings can depend on that
     settings = get_settings(controls)
     set_peering(settings, standalone=None, priority=None, name=peering_name)
-    if leader_election and shards:
-        raise click.UsageError("Either --leader-election or --shards can be used, not both.")
+    refuse_both("--leader-election", "--shards", leader_election, shards)
     set_coordination(settings.coordination, leader_election=leader_election and name, shards=shards and name)
     # The output of the files is not a part of the answer.
     with contextlib.redirect_stdout(sys.stderr), exiting_on_refusal():

@@ -19,6 +19,7 @@ from kopf.cli.options import (
     get_settings,
     logging_options,
     make_access,
+    refuse_both,
     run_to_end,
 )
 
@@ -118,8 +119,7 @@ def _put(
     all_namespaces: bool,
     namespace: tuple[str, ...],
 ) -> Mapping[str, bool]:
-    if all_namespaces and namespace:
-        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    refuse_both("--all-namespaces", "--namespace", all_namespaces, namespace)
     settings = get_settings(controls)
     name = peering if peering is not None else settings.peering.name
     access = make_access(controls, settings)

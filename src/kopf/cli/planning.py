@@ -21,7 +21,7 @@ from kopf._operator.planning import PlannedActions, plan
 from kopf._packaging.formats import Dumper
 from kopf._storage.essence import drop_managed_annotations
 from kopf.cli.loading import LoadingError, exiting_on_refusal, load
-from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings, run_to_end
+from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings, refuse_both, run_to_end
 
 _NOTHING, _PENDING, _FAILED = 0, 1, 2
 _OWN_ANNOTATION = "kopf.dev/applied-digest"
@@ -75,8 +75,7 @@ def plan_command(
 
     The exit code is 0 without changes, 1 with changes, and 2 if the command cannot find out.
     """
-    if clusterwide and namespaces:
-        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    refuse_both("--all-namespaces", "--namespace", clusterwide, namespaces)
     configure_for_terminal(quiet=not verbose)
     if is_calling:
         click.echo(_CALLED, err=True)
@@ -181,13 +180,14 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
         signs[_name(item)] = _SIGNS[item["action"]]
         sections.setdefault(_name(item), []).extend(_diff(item["before"], item["after"]))
     waiting = [call for call in report["calls"] if call["mismatch"]]
-    for call in waiting:
-        sections.setdefault(_name(call), []).append(f"! {call['handler']} waits: {call['mismatch']}")
     shown = [call for call in report["calls"] if not call["called"] and call["change"] and not call["mismatch"]]
-    for call in shown:
-        sections.setdefault(_name(call), []).append(f"! {call['handler']} would be called: {call['reason']}")
-    for error in report["errors"]:
-        sections.setdefault(_name(error), []).append(f"! {error['error']}")
+    notes = [
+        *((call, f"{call['handler']} waits: {call['mismatch']}") for call in waiting),
+        *((call, f"{call['handler']} would be called: {call['reason']}") for call in shown),
+        *((error, error["error"]) for error in report["errors"]),
+    ]
+    for item, text in notes:
+        sections.setdefault(_name(item), []).append(f"! {text}")
     for name, lines in sections.items():
         yield f"{signs.get(name, ' ')} {name}"
         yield from (f"    {escape(line)}" for line in lines)

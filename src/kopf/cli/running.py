@@ -33,6 +33,7 @@ from kopf.cli.options import (
     get_registry,
     get_settings,
     logging_options,
+    refuse_both,
 )
 
 logger = logging.getLogger("kopf.cli")
@@ -270,10 +271,8 @@ def run(
     The operator runs until Ctrl+C or SIGTERM. Then it finishes its current work, and exits with the code 0; a second
     signal stops it at once. Any other exit code means that the operator could not go on.
     """
-    if clusterwide and namespaces:
-        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
-    if leader_election is not None and shards is not None:
-        raise click.UsageError("Either --leader-election or --shards can be used, not both.")
+    refuse_both("--all-namespaces", "--namespace", clusterwide, namespaces)
+    refuse_both("--leader-election", "--shards", leader_election is not None, shards is not None)
     # Before the users' files, which can be named as these: their folders are looked into first from then on.
     loop_factory = find_loop_factory() if controls.loop is None else None
     settings = get_settings(controls)
