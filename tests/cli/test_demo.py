@@ -11,8 +11,7 @@ import sys
 import psutil
 import pytest
 
-from kopf.cli.demo.command import make_next_command
-from kopf.cli.demo.processes import FOLDER
+from kopf.cli.demo.command import FOLDER, make_next_command
 from tests.cli.conftest import Starter
 from tests.cli.processes import ROOT
 from tests.patience import PATIENCE
@@ -53,9 +52,9 @@ PROMISES = [
 # The show with an operator that is wrong: as it never comes to the promise, nobody waits for it for long.
 MISTAKEN = """
 import pathlib
-import kopf.cli, kopf.cli.demo.processes, kopf.cli.demo.stage
+import kopf.cli, kopf.cli.demo.command, kopf.cli.demo.stage
 kopf.cli.demo.stage.TIMEOUT = 5
-kopf.cli.demo.processes.OPERATOR = pathlib.Path("wrong.py")
+kopf.cli.demo.command.OPERATOR = pathlib.Path("wrong.py")
 kopf.cli.main(["demo", "--fast"])
 """
 

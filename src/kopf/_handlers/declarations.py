@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -45,12 +46,10 @@ def put_place(place: str | None, problem: str) -> str:
 
 def find_caller_place() -> str | None:
     """Find the line that calls the framework, e.g. ``handlers.py:5``; ``None`` if there is none."""
-    frame = sys._getframe()
-    while is_framework(frame.f_code.co_filename):
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
-    return _format_place(frame.f_code.co_filename, frame.f_lineno)
+    for frame, line in traceback.walk_stack(sys._getframe()):
+        if not is_framework(frame.f_code.co_filename):
+            return _format_place(frame.f_code.co_filename, line)
+    return None
 
 
 def find_function_place(fn: Callable[..., Any]) -> str | None:

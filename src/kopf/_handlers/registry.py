@@ -292,16 +292,14 @@ class Section:
         self._registry = registry
         self._kind = kind
 
-    @property
-    def _handlers(self) -> tuple[Handler, ...]:
-        """It is a tuple, because the registry would not see changes of a list."""
+    def get_all_handlers(self) -> tuple[Handler, ...]:
+        """Get all handlers of this kind, in the order of their declaration."""
         registry = self._registry
         handlers: tuple[Handler, ...] = (*registry.activities, *registry.resources, *registry.webhooks)
         return tuple(handler for handler in handlers if isinstance(handler, self._kind))
 
-    def get_all_handlers(self) -> tuple[Handler, ...]:
-        """Get all handlers of this kind, in the order of their declaration."""
-        return self._handlers
+    _handlers = property(get_all_handlers)
+    """It is a tuple, because the registry would not see changes of a list."""
 
     def append(self, handler: Handler) -> None:
         """Add a handler to the registry."""

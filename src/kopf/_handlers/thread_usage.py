@@ -13,6 +13,7 @@ import concurrent.futures
 import logging
 import sys
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -114,11 +115,8 @@ class TracedCall:
     def describe_stack(self) -> str:
         """Describe the current place of the thread in one line, from the innermost frame."""
         frame = None if self.is_over else sys._current_frames().get(self._thread)
-        places = []
-        while frame is not None:
-            if not is_framework(frame.f_code.co_filename):
-                places.append(describe_frame(frame))
-            frame = frame.f_back
+        frames = [item for item, _ in traceback.walk_stack(frame)] if frame is not None else []
+        places = [describe_frame(item) for item in frames if not is_framework(item.f_code.co_filename)]
         return " <- ".join(places) or "nowhere anymore"
 
 

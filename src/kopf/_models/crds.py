@@ -75,12 +75,14 @@ def _find_clashes_of_kinds(firsts: list[ResourceDescription]) -> list[str]:
 
 def _make_definition(group: list[ResourceDescription]) -> JSON:
     first = group[0]
-    names: JSON = {"kind": first.kind, "listKind": f"{first.kind}List", "plural": first.plural}
-    names["singular"] = first.singular
-    if first.short_names:
-        names["shortNames"] = [*first.short_names]
-    if first.categories:
-        names["categories"] = [*first.categories]
+    names: JSON = {
+        "kind": first.kind,
+        "listKind": f"{first.kind}List",
+        "plural": first.plural,
+        "singular": first.singular,
+        "shortNames": [*first.short_names],
+        "categories": [*first.categories],
+    }
     versions = sorted(group, key=lambda item: _get_priority(item.version))
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -88,7 +90,7 @@ def _make_definition(group: list[ResourceDescription]) -> JSON:
         "metadata": {"name": first.name},
         "spec": {
             "group": first.group,
-            "names": names,
+            "names": {name: value for name, value in names.items() if value},
             "scope": first.scope,
             "versions": [make_version(item) for item in versions],
         },

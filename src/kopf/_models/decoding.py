@@ -121,7 +121,7 @@ def _resolve(name: str, annotation: Any, function: Any, names: Mapping[str, Any]
             if defined is None or (absent is None and missing):
                 return Any
             if absent not in defined:
-                raise _make_error(name, annotation, function, e, {*known, *defined}) from None
+                raise _make_error(name, annotation, function, e, absent, {*known, *defined}) from None
             missing[absent] = names.get(defined[absent]) or _make_unknown(absent, names)
 
 
@@ -156,9 +156,8 @@ def _make_unknown(name: str, names: Mapping[str, Any]) -> type[Any]:
 
 
 def _make_error(
-    name: str, annotation: Any, function: Any, error: Exception, known: Collection[str]
+    name: str, annotation: Any, function: Any, error: Exception, absent: str | None, known: Collection[str]
 ) -> DeclarationError:
-    absent = getattr(error, "name", None) if isinstance(error, NameError) else None
     guesses = find_similar_names(absent, known) if absent else ()
     cure = f"Did you mean {guesses[0]!r}?" if guesses else "Correct it, or leave it out."
     text = annotation if isinstance(annotation, str) else repr(annotation)

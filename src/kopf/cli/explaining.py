@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
+import logging.handlers
 import sys
 import urllib.parse
+from collections.abc import Iterator
 
 import click
 
@@ -80,14 +81,14 @@ def explain(
         raise click.UsageError("Name one object: kopf explain RESOURCE NAME, or RESOURCE/NAME.")
     registry = None
     # The output of the files is not a part of the answer.
-    with _Warnings() as warnings, contextlib.redirect_stdout(sys.stderr):
+    with _collecting_warnings() as warnings, contextlib.redirect_stdout(sys.stderr):
         if paths or modules:
             with exiting_on_refusal():
                 load(paths, modules)
             registry = get_registry(controls)
         query = Query(resource, namespace, name)
         answer = run_to_end(controls, _ask(controls, query, registry, endpoint=endpoint, token=token))
-    answer["notes"] += warnings.texts
+    answer["notes"] += [record.getMessage() for record in warnings]
     click.echo(json.dumps(answer, indent=2) if is_json else render(answer), nl=is_json)
 
 
@@ -123,19 +124,13 @@ def _make_settings() -> OperatorSettings:
     return settings
 
 
-class _Warnings(logging.Handler):
-    """Collects the warnings of the framework for the answer, e.g. about malformed annotations."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
-
-    def __enter__(self) -> _Warnings:
-        logging.getLogger("kopf").addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger("kopf").removeHandler(self)
+@contextlib.contextmanager
+def _collecting_warnings() -> Iterator[list[logging.LogRecord]]:
+    """Collect the warnings of the framework for the answer, e.g. about malformed annotations."""
+    handler = logging.handlers.BufferingHandler(sys.maxsize)
+    handler.setLevel(logging.WARNING)
+    logging.getLogger("kopf").addHandler(handler)
+    try:
+        yield handler.buffer
+    finally:
+        logging.getLogger("kopf").removeHandler(handler)

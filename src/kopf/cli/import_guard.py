@@ -12,7 +12,8 @@ import importlib.machinery
 import opcode
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Sequence
 from types import FrameType, ModuleType
 
 from kopf._logging.tracebacks import is_library
@@ -58,7 +59,8 @@ class ImportGuard:
 def _find_importer(frame: FrameType) -> FrameType | None:
     """Find the frame of the code with the import."""
     machinery = ("<frozen importlib", _IMPORTLIB)
-    return next((item for item in _walk(frame) if not item.f_code.co_filename.startswith(machinery)), None)
+    frames = (item for item, _ in traceback.walk_stack(frame))
+    return next((item for item in frames if not item.f_code.co_filename.startswith(machinery)), None)
 
 
 def _is_named_by(importer: FrameType) -> bool:
@@ -70,12 +72,6 @@ def _is_named_by(importer: FrameType) -> bool:
     """
     code = importer.f_code
     return code.co_filename.startswith(_FRAMEWORK) or code.co_code[importer.f_lasti] == _IMPORT_STATEMENT
-
-
-def _walk(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 guard = ImportGuard()

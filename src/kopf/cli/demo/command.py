@@ -1,10 +1,14 @@
 """
 ``kopf demo``: a real operator on a local cluster, step by step. Each step shows what it promises, or the show fails.
+
+The operators are processes of ``kopf run``, with their logs on the stage. The user changes the shops, and observes them
+in the cluster and outside.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import secrets
@@ -14,14 +18,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from typing import TYPE_CHECKING
+import urllib.request
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kopf._insight.endpoint.protection import TOKEN_VARIABLE
-from kopf.cli.demo.processes import FOLDER, OPERATOR, OperatorProcess, make_command
-from kopf.cli.demo.shop_user import Shops, ask
 from kopf.cli.demo.stage import PromiseError, Stage
 from kopf.cli.dev.child import KUBECONFIG_VARIABLE
 from kopf.cli.dev.console_access import find_port
@@ -29,6 +35,10 @@ from kopf.cli.dev.console_access import find_port
 if TYPE_CHECKING:
     from kopf_cluster import LocalCluster
 
+FOLDER = pathlib.Path(__file__).parent
+OPERATOR = FOLDER / "shop_operator.py"
+
+_STOPPING_TIMEOUT = 10.0
 _DAY = 86400
 _METRIC = "kopf_handler_duration_seconds_count"
 _NEXT = "kopf init my-operator && cd my-operator && kopf dev"
@@ -188,3 +198,115 @@ class Show:
         self._stage.expect("kill -9, and another change: 5 replicas.", lambda: leader.is_over)
         self._stage.expect("Replica b has the Lease.", lambda: self._shops.find_leader() == "b")
         self._stage.expect("It handles the change.", lambda: self._shops.count_replicas("tea") == 5)
+
+
+def make_command(*args: str) -> list[str]:
+    """Make the command line of this ``kopf``."""
+    return [sys.executable, "-P", "-m", "kopf", *args]
+
+
+class OperatorProcess:
+    """One running operator; it is killed in the end, if it was not stopped before."""
+
+    def __init__(self, stage: Stage, env: Mapping[str, str], *options: str, name: str = "") -> None:
+        """``name`` is that of a replica; its log lines begin with it."""
+        # The stage takes the colours off where they are not wanted.
+        wanted = {"FORCE_COLOR": "1", "NO_COLOR": "", "PYTHONUNBUFFERED": "1", "POD_NAME": name}
+        self._log, self._prefix = stage.log, f"{name} " if name else ""
+        self._process = subprocess.Popen(
+            make_command("run", *options, str(OPERATOR)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, **env, **wanted},
+            start_new_session=True,  # Ctrl+C ends the show, which ends the operators
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._log.put(f"{self._prefix}{line.rstrip()}")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End the process at once, as ``kill -9`` does."""
+        self._finish()
+        self._log.put(click.style(f"{self._prefix}killed", fg="red", bold=True))
+
+    def stop(self) -> None:
+        """Let the operator finish its work, as SIGTERM does."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOPPING_TIMEOUT)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> OperatorProcess:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._finish()
+
+
+class Shops:
+    """The shops. Each method raises `kopf_cluster.APIStatus` or :class:`KeyError` if something does not exist yet."""
+
+    def __init__(self, cluster: LocalCluster, receipts: pathlib.Path) -> None:
+        self._cluster = cluster
+        self._receipts = receipts
+
+    def apply(self, name: str, replicas: int = 1) -> None:
+        """Create or change a shop."""
+        spec = {"image": "example.com/shop:1", "replicas": replicas}
+        self._cluster.apply({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
+
+    def list_bought(self) -> list[str]:
+        """List the domains, as often as they were bought. Raises :class:`OSError` if there are none."""
+        return self._receipts.read_text().split()
+
+    def count_children(self, name: str) -> int:
+        """Count the Deployments and Services of the shop."""
+        children = [*self._cluster.list("deployments"), *self._cluster.list("services")]
+        return sum(child["metadata"]["name"] == name for child in children)
+
+    def count_replicas(self, name: str) -> Any:
+        """Give the number of replicas in the Deployment of the shop."""
+        return self._cluster.get("deployment", name)["spec"]["replicas"]
+
+    def get_service(self, name: str) -> Any:
+        """Give the UID of the Service of the shop."""
+        return self._cluster.get("service", name)["metadata"]["uid"]
+
+    def get_backup(self, name: str) -> Any:
+        """Give the day of the latest backup."""
+        return self._cluster.get("shop", name)["status"]["backup"]
+
+    def find_leader(self) -> str:
+        """Give the name of the replica that has the Lease."""
+        return str(self._cluster.get("lease", "shop")["spec"]["holderIdentity"]).partition("_")[0]
+
+
+def ask(url: str, token: str, content: object = None) -> str:
+    """Ask the operator at its console or its metrics, as a browser does. Raises :class:`OSError`."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    data = None if content is None else json.dumps(content).encode()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is this machine
+    with opener.open(urllib.request.Request(url, data, headers), timeout=10) as response:
+        return str(response.read().decode())

@@ -14,7 +14,7 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -105,27 +105,24 @@ def dev(
             raise click.UsageError(f"There is no such file: {path!r}. {suggest_files(path)}".rstrip())
     starting = start_cluster(kubeconfig=kubeconfig or find_project_kubeconfig(), **options)
     opening = is_to_be_opened(is_opened, os.environ, sys.stderr)
-    operating = Operating(args, params["console_endpoint"], params["metrics_endpoint"], opening)
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:
-        runner.run(_develop(starting, identity, manifests, operating))
-
-
-class Operating(NamedTuple):
-    """The options of the operator."""
-
-    args: Sequence[str]
-    console_endpoint: str | None
-    metrics_endpoint: str | None
-    is_opened: bool
-    """Whether to open its console in a browser."""
+        runner.run(_develop(starting, identity, manifests, args, params, is_opened=opening))
 
 
 async def _develop(
     starting: contextlib.AbstractAsyncContextManager[LocalCluster],
     identity: tuple[str, tuple[str, ...]] | None,
     paths: Sequence[pathlib.Path],
-    operating: Operating,
+    args: Sequence[str],
+    params: Mapping[str, Any],
+    *,
+    is_opened: bool,
 ) -> None:
+    """
+    Develop the operator: ``args`` and ``params`` are its command line, as given and parsed.
+
+    ``is_opened`` tells whether to open its console in a browser.
+    """
     with interruptible(), tempfile.TemporaryDirectory(prefix="kopf-dev-") as folder:
         async with starting as cluster:
             _say(f"The local cluster is up: {cluster.url}")
@@ -134,20 +131,20 @@ async def _develop(
             await manifests.apply(paths)
             kubeconfig = cluster.kubeconfig if identity is None else cluster.as_user(*identity).kubeconfig
             editor = cluster.as_user("kopf-console", ["system:masters"])
-            console = DevConsole(editor.kubeconfig, operating.console_endpoint)
+            console = DevConsole(editor.kubeconfig, params["console_endpoint"])
             _say(f"The console:             {console.url}")
-            if operating.metrics_endpoint is not None:
-                _say(f"The metrics:             {operating.metrics_endpoint}")
+            if params["metrics_endpoint"] is not None:
+                _say(f"The metrics:             {params['metrics_endpoint']}")
             process = OperatorProcess(
-                (*console.args, *operating.args),
+                (*console.args, *args),
                 kubeconfig,
                 console.env,
                 pathlib.Path(folder),
                 get_offset=lambda: cluster.faults.clock.offset,
             )
-            opening = asyncio.create_task(console.open()) if operating.is_opened else None
+            opening = asyncio.create_task(console.open()) if is_opened else None
             try:
-                await _keep_reloading(cluster, process, manifests, paths, operating.args)
+                await _keep_reloading(cluster, process, manifests, paths, args)
             finally:
                 if opening is not None:
                     opening.cancel()
