@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import hashlib
 import pathlib
 import re
@@ -20,21 +19,13 @@ if TYPE_CHECKING:
     from kopf_cluster import LocalCluster
 
 
-@dataclasses.dataclass(frozen=True)
-class UserOption:
-    """A user, e.g. of ``jane:devs,ops=jane.yaml``."""
-
-    name: str
-    groups: tuple[str, ...]
-    path: pathlib.Path
-
-
 _LOCAL_CONTEXTS = r"(?m)^current-context: local\n(?s:.*)^contexts:\n- name: local\n(  .*\n)*\Z"
 """The kubeconfig of a local cluster: it has only one context, at the end."""
 
 _SERVER = r"(?m)^    server: (.+)$"
 _USER = "NAME[:GROUP,...]"
 _USER_FILE = f"{_USER}=FILE"
+_USER_TOKEN = f"{_USER}=TOKEN"
 
 
 def parse_user(value: str) -> tuple[str, tuple[str, ...]]:
@@ -45,11 +36,17 @@ def parse_user(value: str) -> tuple[str, tuple[str, ...]]:
     return name, tuple(group for group in groups.split(",") if group)
 
 
-def _parse_user_file(value: str) -> UserOption:
-    who, _, path = value.partition("=")
-    if not who or not path:
-        raise click.BadParameter(f"{value!r} does not have the form {_USER_FILE}")
-    return UserOption(*parse_user(who), check_kubeconfig(pathlib.Path(path)))
+def _split_user(value: str, form: str) -> tuple[str, str, tuple[str, ...]]:
+    """Split a user with something else, e.g. ``jane:devs=secret``, into the latter, the name, and the groups."""
+    who, _, other = value.partition("=")
+    if not who or not other:
+        raise click.BadParameter(f"{value!r} does not have the form {form}")
+    return other, *parse_user(who)
+
+
+def _parse_user_file(value: str) -> tuple[pathlib.Path, str, tuple[str, ...]]:
+    path, name, groups = _split_user(value, _USER_FILE)
+    return check_kubeconfig(pathlib.Path(path)), name, groups
 
 
 def _parse_lag(value: str) -> tuple[float, float]:
@@ -85,11 +82,7 @@ def _parse_gates(value: str) -> dict[str, bool]:
 
 
 def _parse_token(value: str) -> tuple[str, str, tuple[str, ...]]:
-    """Parse a user with a token, e.g. ``jane:devs=secret``."""
-    who, _, token = value.partition("=")
-    if not who or not token:
-        raise click.BadParameter(f"{value!r} does not have the form {_USER}=TOKEN")
-    return token, *parse_user(who)
+    return _split_user(value, _USER_TOKEN)
 
 
 _CLUSTER_OPTIONS = (
@@ -155,7 +148,7 @@ _CLUSTER_OPTIONS = (
         "tokens",
         multiple=True,
         type=_parse_token,
-        metavar=f"{_USER}=TOKEN",
+        metavar=_USER_TOKEN,
         help="Accept this bearer token for the user; can be repeated.",
     ),
     click.option(
@@ -228,7 +221,7 @@ def explain_incompleteness(error: ImportError) -> str:
 @contextlib.asynccontextmanager
 async def start_cluster(
     *,
-    users: Sequence[UserOption],
+    users: Sequence[tuple[pathlib.Path, str, tuple[str, ...]]],
     tokens: Sequence[tuple[str, str, tuple[str, ...]]],
     watch_lag: tuple[float, float] | None,
     late_conflicts: tuple[float, float] | None,
@@ -250,9 +243,9 @@ async def start_cluster(
             if audit is not None:
                 audit.touch()  # at the end, it would be too late for errors
                 stack.callback(local.write_audit, audit)
-            for user in users:
-                local.write_kubeconfig(user.path, user.name, user.groups)
-                stack.callback(user.path.unlink, missing_ok=True)
+            for path, name, groups in users:
+                local.write_kubeconfig(path, name, groups)
+                stack.callback(path.unlink, missing_ok=True)
         except (OSError, ArchiveError, ValueError) as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         if watch_lag is not None:
