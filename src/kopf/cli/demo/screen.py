@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import textwrap
+from typing import NamedTuple
 
 import click
 
@@ -25,6 +26,12 @@ _MIN_WIDTH = 110
 _CODE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
+class _Symbols(NamedTuple):
+    mark: str
+    bar: str
+    more: str
+
+
 class Screen:
     """The standard output, with colours if they are wanted."""
 
@@ -32,7 +39,7 @@ class Screen:
         size = shutil.get_terminal_size()
         is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-        self.mark, self._bar, self._more = ("✓", "│", "…") if is_unicode else ("ok", "|", ">")
+        self.symbols = _Symbols("✓", "│", "…") if is_unicode else _Symbols("ok", "|", ">")
         self._has_colours = has_colours(sys.stdout)
         self._columns = size.columns if is_terminal else sys.maxsize
         self._width = size.columns - _LEFT - 3 if is_terminal and size.columns >= _MIN_WIDTH else 0
@@ -55,7 +62,7 @@ class Screen:
         self._print(click.style(line, fg=fg, bold=bold))
 
     def _add(self, column: int, line: str) -> None:
-        bar = click.style(self._bar, dim=True)
+        bar = click.style(self.symbols.bar, dim=True)
         if self._width <= 0:
             line = f"   {click.style('operator', dim=True)} {bar} {line}" if column else line
             self._print(self._fit(line, self._columns))
@@ -76,13 +83,13 @@ class Screen:
         missing = width - len(_CODE.sub("", line))
         if missing >= 0:
             return line + " " * (missing if is_filled else 0)
-        left = width - len(self._more)
+        left = width - len(self.symbols.more)
         found: list[str] = []
         for piece in _CODE.split(line):
             is_code = _CODE.fullmatch(piece) is not None
             found.append(piece if is_code else piece[:left])
             left -= 0 if is_code else len(found[-1])
-        return "".join(found) + self._more
+        return "".join(found) + self.symbols.more
 
     def _print(self, text: str) -> None:
         click.echo(text if self._has_colours else _CODE.sub("", text), color=True)

@@ -52,7 +52,7 @@ class Stage:
             if time.monotonic() > deadline:
                 raise PromiseError(f"The demo waited {TIMEOUT:g} seconds in vain for this step: {promise}")
         self._refresh()
-        self._screen.tell(promise, begin=f"   {self._screen.mark} ", fg="green")
+        self._screen.tell(promise, begin=f"   {self._screen.symbols.mark} ", fg="green")
 
     def end(self, text: str, *, command: str) -> None:
         """Tell the last words, and the command to type next."""
