@@ -95,7 +95,7 @@ async def test_nothing_is_lost_or_repeated_or_reordered() -> None:
         assert min(diligent.bookmarks, by_field.bookmarks) > 10
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_those_who_are_late_see_the_same() -> None:
     """The server remembers little, and tells so: then all begins anew with a list, and leads to the same states."""
     async with LocalCluster(bare=True, seed=SEED, history=131 * EVENTS) as cluster, _connect(cluster) as session:
