@@ -227,6 +227,18 @@ def test_pykube() -> None:
     assert (info.ca_data, info.certificate_data, info.private_key_data) == (PEM, PEM, PEM)
 
 
+@pytest.mark.parametrize("fields", [{"as": "admin"}, {"auth-provider": {"name": "gcp"}}])
+def test_pykube_is_no_other_user_than_intended(
+    kubeconfig: dict[str, Any], fields: dict[str, Any], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importlib.import_module("pykube")
+    kubeconfig["users"][0]["user"] |= fields
+    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
+    set_kubeconfig(monkeypatch, tmp_path / "config")
+    with pytest.raises(LoginError, match="not support"):
+        login_via_pykube()
+
+
 def test_pykube_finds_nothing() -> None:
     importlib.import_module("pykube")
     with pytest.raises(LoginError, match=r"Pykube .pykube-ng [0-9.]+. can log in neither by a service account .* nor"):

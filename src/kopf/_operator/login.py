@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError, PluginError
@@ -26,8 +26,8 @@ The logger of logins; the handlers' own log goes to ``kopf.activities.authentica
 silence them if logins are frequent: this one is a module of the original framework.
 """
 
-_LIBRARIES = ("kubernetes", "pykube")
-"""The client libraries that can be asked synchronously."""
+_LIBRARIES = ("kubernetes", "pykube", "kubernetes_asyncio")
+"""The client libraries that can log in, the preferred one first."""
 
 _PLUGIN_BACKOFFS = (1, 5, 15)
 """
@@ -42,7 +42,7 @@ script, a human) can be late, and a server can refuse good ones, e.g. while it s
 """
 
 
-def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | Awaitable[ConnectionInfo | None] | None:
+def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | None:
     """
     Log in when no login handlers are declared.
 
@@ -54,26 +54,11 @@ def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | Awaitable
         imported = [name for name in _LIBRARIES if name in sys.modules]
         if imported and (info := _login_via_libraries(imported, kwargs)) is not None:
             return info
-        if "kubernetes_asyncio" in sys.modules:
-            return _login_asynchronously(retry, kwargs)
         return _login_natively(kwargs)
     except LoginError as e:
-        raise _decide(e, retry) from e
-
-
-async def _login_asynchronously(retry: int, kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
-    from kopf._client.auth.piggyback import login_via_async_client
-
-    try:
-        return await login_via_async_client(**kwargs)
-    except LoginError as e:
-        raise _decide(e, retry) from e
-
-
-def _decide(error: LoginError, retry: int) -> Exception:
-    if isinstance(error, PluginError) and retry < len(_PLUGIN_BACKOFFS):
-        return TemporaryError(str(error), delay=_PLUGIN_BACKOFFS[retry])
-    return PermanentError(str(error))  # a broken configuration stays broken: exit with the error
+        if isinstance(e, PluginError) and retry < len(_PLUGIN_BACKOFFS):
+            raise TemporaryError(str(e), delay=_PLUGIN_BACKOFFS[retry]) from e
+        raise PermanentError(str(e)) from e  # a broken configuration stays broken: exit with the error
 
 
 def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
@@ -95,13 +80,10 @@ def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
 
 def _login_via_libraries(names: Iterable[str], kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
     """Log in via the first of the libraries that is installed."""
-    from kopf._client.auth.piggyback import login_via_client, login_via_pykube  # most operators use no library
+    from kopf._client.auth.piggyback import login_via_library  # most operators use no library
 
-    for name in names:
-        info = login_via_client(**kwargs) if name == "kubernetes" else login_via_pykube(**kwargs)
-        if info is not None:
-            return info
-    return None
+    found = (login_via_library(name, **kwargs) for name in names)
+    return next((info for info in found if info is not None), None)
 
 
 _DEFAULT_HANDLER = ActivityHandler(

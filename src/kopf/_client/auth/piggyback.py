@@ -38,11 +38,18 @@ module_logger = logging.getLogger(__name__)
 _HEADER_KEYS = ("BearerToken", "authorization")
 """The keys of the header in the official clients: in newer versions, then in older ones."""
 
+_TITLES = {"kubernetes": "the official client", "kubernetes_asyncio": "the asynchronous client"}
+
 _configuring = threading.Lock()
 """
 Only one login at a time: the libraries configure the whole process and keep files with certificates. They announce
 these files before they have written them. Several operators in one process can log in at the same time.
 """
+
+
+def login_via_library(name: str, *, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
+    """Log in via ``kubernetes``, ``kubernetes_asyncio``, or ``pykube``, as their own functions below do."""
+    return login_via_pykube(logger=logger) if name == "pykube" else _login_via_official_client(name, logger)
 
 
 def login_via_client(*, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
@@ -52,7 +59,7 @@ def login_via_client(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
     Returns ``None`` if ``kubernetes`` is not installed. Raises :class:`LoginError` if the library is broken, or finds
     neither a service account nor a usable kubeconfig.
     """
-    return _login_via_official_client("kubernetes", "the official client", logger)
+    return _login_via_official_client("kubernetes", logger)
 
 
 async def login_via_async_client(*, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
@@ -63,11 +70,11 @@ async def login_via_async_client(*, logger: AnyLogger = module_logger, **_: Any)
     finds neither a service account nor a usable kubeconfig.
     """
     # In a thread, as the import, the files, and the plugins of kubeconfigs take long.
-    return await asyncio.to_thread(_login_via_official_client, "kubernetes_asyncio", "the asynchronous client", logger)
+    return await asyncio.to_thread(_login_via_official_client, "kubernetes_asyncio", logger)
 
 
-def _login_via_official_client(name: str, title: str, logger: AnyLogger) -> ConnectionInfo | None:
-    library = import_library(name, "client", "config")
+def _login_via_official_client(name: str, logger: AnyLogger) -> ConnectionInfo | None:
+    library, title = import_library(name, "client", "config"), _TITLES[name]
     if library is None:
         logger.debug("Cannot log in via %s: `%s` is not installed.", title, name)
         return None
@@ -102,6 +109,8 @@ def login_via_pykube(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
     """
     Log in as ``pykube-ng`` does.
 
+    The credentials are those of :func:`login_with_kubeconfig`: the library uses any others only in its own requests.
+
     Returns ``None`` if it is not installed. Raises :class:`LoginError` if the library is broken, or finds neither a
     service account nor a usable kubeconfig.
     """
@@ -115,19 +124,12 @@ def login_via_pykube(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
     except (OSError, KeyError) as incluster_error:  # no files or no variables of a pod
         with _explaining("Pykube", "pykube", incluster_error):
             kubeconfig = _read_kubeconfig()
-            user = get_context(kubeconfig)[2]
-            config = pykube.KubeConfig.from_file(_get_paths())
+            pykube.KubeConfig.from_file(_get_paths())
     else:
         logger.debug("Pykube is configured in the cluster by the service account.")
         return login_with_service_account()
     logger.debug("Pykube is configured by the kubeconfig.")
-    if user.get("exec"):
-        return make_connection_info(kubeconfig)
-    try:
-        with blaming("pykube"):
-            return _make_connection_info_of_pykube(config)
-    except (pykube.PyKubeError, KeyError) as exc:
-        raise LoginError(f"Pykube cannot use its configuration: {exc!r}") from exc
+    return make_connection_info(kubeconfig)
 
 
 @contextlib.contextmanager
@@ -183,26 +185,4 @@ def _make_connection_info(
         proxy_url=cluster.get("proxy-url") or None,
         tls_server_name=cluster.get("tls-server-name") or None,
         default_namespace=context.get("namespace") or None,
-    )
-
-
-def _make_connection_info_of_pykube(config: Any) -> ConnectionInfo:
-    cluster, user = config.cluster, config.user
-    ca, certificate, key = (
-        cluster.get("certificate-authority"),
-        user.get("client-certificate"),
-        user.get("client-key"),
-    )
-    return ConnectionInfo(
-        server=cluster["server"],
-        ca_data=ca.bytes() if ca else None,
-        insecure=cluster.get("insecure-skip-tls-verify"),
-        username=user.get("username"),
-        password=user.get("password"),
-        token=user.get("token"),
-        certificate_data=certificate.bytes() if certificate else None,
-        private_key_data=key.bytes() if key else None,
-        proxy_url=cluster.get("proxy-url"),
-        tls_server_name=cluster.get("tls-server-name"),
-        default_namespace=config.namespace,
     )
