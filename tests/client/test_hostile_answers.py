@@ -144,7 +144,7 @@ async def test_secrets_are_not_shown_by_the_credentials(
     assert "proxy" in repr(info)
     text = ""
     try:
-        await Connection(info, NetworkingSettings()).close()
+        await Connection(info, NetworkingSettings()).session.close()
     except ValueError as e:
         text = "".join(traceback.format_exception(e))
     assert SECRET not in text
@@ -250,7 +250,7 @@ async def test_insecure_connections_are_warned_of_once(caplog: pytest.LogCapture
     info = ConnectionInfo(server=f"https://user:{SECRET}@insecure-host", insecure=True)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            await Connection(info, NetworkingSettings()).close()
+            await Connection(info, NetworkingSettings()).session.close()
     assert len([text for text in caplog.messages if "insecure-host" in text and "is not verified" in text]) == 1
     assert SECRET not in caplog.text
 

@@ -264,13 +264,15 @@ async def test_token_files_are_read_again(vault: Vault, tmp_path: pathlib.Path) 
     path.write_text("a")
     vault.populate([ConnectionInfo(server="http://host", token_path=path)])
     connection = await peek(vault)
-    assert connection.session.headers["Authorization"] == "Bearer a"
+    assert isinstance(connection.session, DirectSession)
+    heads = connection.session._heads
+    assert heads.headers["Authorization"] == "Bearer a"
 
     path.write_text("b\n")
     assert (await peek(vault)).token == "a"  # not too often
     await asyncio.sleep(61)
     assert await peek(vault) is connection
-    assert connection.session.headers["Authorization"] == "Bearer b"
+    assert heads.headers["Authorization"] == "Bearer b"
 
     path.unlink()  # being replaced, or the pod is terminated
     await asyncio.sleep(61)
@@ -402,7 +404,7 @@ async def test_the_chosen_client_makes_the_requests(client: str, cls: type) -> N
                 async with connection.session.request("GET", "/x", None, None, PATIENT) as response:
                     assert await read_body(response) == b"{}"
         finally:
-            await connection.close()
+            await connection.session.close()
 
 
 async def test_other_clients_are_refused() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._client.http.api import APIClient
-from kopf._client.resources.targets import Scope
+from kopf._client.resources.targets import Scope, describe_scope
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peers import Peer
 from kopf._settings.settings import PeeringSettings
@@ -38,8 +38,7 @@ class Site:
     @property
     def place(self) -> str:
         """The place, for humans."""
-        where = "cluster-wide" if self.scope is None else f"in {self.scope!r}"
-        return f"{self.settings.name!r} {where}"
+        return f"{self.settings.name!r} {describe_scope(self.scope)}"
 
     @property
     def group(self) -> str:

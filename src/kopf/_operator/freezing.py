@@ -8,9 +8,9 @@ from typing import Any
 
 from kopf._client.errors import APINotFoundError
 from kopf._client.http.api import APIClient
-from kopf._client.resources.targets import Scope
+from kopf._client.resources.targets import Scope, describe_scope
 from kopf._coordination.peering import find_peering_resource
-from kopf._coordination.peers import Peer
+from kopf._coordination.peers import Peers
 from kopf._coordination.records import get_records, get_subresource, patch_records
 from kopf._operator.access import Access, naming_rule
 from kopf._operator.namespace_patterns import NamespacePattern, check_patterns, get_exact
@@ -50,7 +50,7 @@ async def put_record(
         places: dict[str, bool] = {}
         missing: list[str] = []
         for scope in await _find_scopes(api, access.settings, checked):
-            place = f"{name!r} cluster-wide" if scope is None else f"{name!r} in {scope!r}"
+            place = f"{name!r} {describe_scope(scope)}"
             try:
                 with naming_rule(resource, "patch", subresource=get_subresource(resource)):
                     peering = await patch_records(api, resource, scope, name, {identity: record})
@@ -78,12 +78,6 @@ async def _find_scopes(
 
 def _has_operators(peering: KubeObject, identity: str) -> bool:
     """Tell if anybody else has a live record there. The clocks are trusted, as it is only for a hint."""
-    records, now = get_records(peering), datetime.datetime.now(datetime.UTC)
-    for other, record in records.items() if isinstance(records, Mapping) else ():
-        try:
-            peer = Peer.parse(other, record)
-        except ValueError:  # anybody can write there; operators ignore such records, too
-            continue
-        if other != identity and (now - peer.lastseen).total_seconds() < peer.lifetime:
-            return True
-    return False
+    peers = Peers(identity)
+    peers.take(get_records(peering), now=datetime.datetime.now(datetime.UTC), time=0)
+    return peers.get_next_death(time=0) is not None

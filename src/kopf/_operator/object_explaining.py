@@ -17,7 +17,7 @@ from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, AP
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
-from kopf._client.resources.targets import Target
+from kopf._client.resources.targets import Target, describe_scope
 from kopf._coordination.peering import find_peering_resource
 from kopf._coordination.peers import Peer, Peers, name_peers
 from kopf._coordination.replica_survey import list_groups
@@ -216,8 +216,8 @@ class ClusterReader:
                 yield f"Cannot read the peering of the operators: {e}"
                 continue
             if text := _describe_alive(status):
-                place = "cluster-wide" if scope is None else f"in {scope!r}"
-                yield f"The operators in the peering {self._settings.peering.name!r} {place}: {text}"
+                place = f"{self._settings.peering.name!r} {describe_scope(scope)}"
+                yield f"The operators in the peering {place}: {text}"
 
 
 def _describe_alive(status: object) -> str:

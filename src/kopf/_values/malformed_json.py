@@ -57,6 +57,11 @@ def split(data: bytes, depth: int) -> tuple[bytes, list[bytes]]:
     return b"".join([*parts, data[position:]]), inner
 
 
+def restore(part: bytes, inner: list[bytes]) -> bytes:
+    """Return the taken part if this is its position, as :func:`split` leaves it; otherwise, the same bytes."""
+    return inner[int(part[1:-1])] if part.startswith(b"[") else part
+
+
 def split_members(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Split an object into the serialised names and values of its members, whatever the values are."""
     shallow, inner = split(data, 1)

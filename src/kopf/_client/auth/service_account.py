@@ -16,6 +16,12 @@ from kopf._client.auth.credentials import ConnectionInfo
 SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
+def read_namespace(directory: str | os.PathLike[str] | None = None) -> str | None:
+    """Read the namespace of the pod; ``None`` outside of pods. Raises :class:`OSError` if the file is unreadable."""
+    path = _get_token_path(directory).with_name("namespace")
+    return path.read_text(encoding="utf-8").strip() or None if path.exists() else None
+
+
 def is_mounted(directory: str | os.PathLike[str] | None = None) -> bool:
     """Tell if a service account is mounted, i.e. if this is a pod that has one."""
     return _get_token_path(directory).exists()
@@ -31,13 +37,12 @@ def login_with_service_account(*, directory: str | os.PathLike[str] | None = Non
     if not is_mounted(directory):
         return None
     token_path = _get_token_path(directory)
-    ca_path, namespace_path = token_path.parent / "ca.crt", token_path.parent / "namespace"
-    namespace = namespace_path.read_text(encoding="utf-8").strip() if namespace_path.exists() else None
+    ca_path = token_path.with_name("ca.crt")
     return ConnectionInfo(
         server=_get_server(),
         ca_path=str(ca_path) if ca_path.exists() else None,
         token_path=str(token_path),
-        default_namespace=namespace or None,
+        default_namespace=read_namespace(directory),
     )
 
 

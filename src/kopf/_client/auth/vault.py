@@ -212,14 +212,13 @@ class Vault:
             self._close_soon(connection)
 
     def _discard(self, connection: Connection) -> None:
-        """Close a connection that was never used, unless another one shares its ready-made session."""
-        others = [*self._connections, *self._retired]
-        if not any(connection.session.shares_connections(item.session) for item in others):
+        """Close a connection that was never used, except for a ready-made session: a known connection has it, too."""
+        if isinstance(connection.credentials, ConnectionInfo):
             self._close_soon(connection)
 
     def _close_soon(self, connection: Connection) -> None:
         self._retired.discard(connection)
-        task = asyncio.get_running_loop().create_task(connection.close(), name="closing of a session")
+        task = asyncio.get_running_loop().create_task(connection.session.close(), name="closing of a session")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

@@ -27,7 +27,6 @@ from kopf._client.http.transport import (
     ConnectTimeoutError,
     Limits,
     Response,
-    Session,
     SilenceError,
     TransportError,
     UnreachableError,
@@ -190,21 +189,12 @@ class AiohttpSession:
         """Whether it is closed. The makers of ready-made sessions can close them."""
         return self.raw.closed
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of all requests."""
-        return self.raw.headers
-
     def set_headers(self, headers: Mapping[str, str]) -> None:
         """Replace some headers."""
         self.raw.headers.update(headers)
 
     def retire(self) -> None:
         """Do nothing: the library drops unused connections in time, and ready-made sessions can be shared."""
-
-    def shares_connections(self, other: Session) -> bool:
-        """Tell if both have the same session of the library."""
-        return isinstance(other, AiohttpSession) and other.raw is self.raw
 
     @contextlib.asynccontextmanager
     async def request(

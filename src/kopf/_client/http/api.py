@@ -39,8 +39,7 @@ from kopf._client.fencing import Fence
 from kopf._client.http import retry_delays
 from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
-from kopf._client.http.reachability import Reachability
-from kopf._client.http.request_failures import describe_failure, describe_page, find_tls_error, is_page
+from kopf._client.http.reachability import Reachability, describe_failure, describe_page, find_tls_error, is_page
 from kopf._client.http.transport import Limits, ProtocolError, Response, SilenceError, TransportError, read_body
 from kopf._logging.once import Once
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
@@ -144,7 +143,6 @@ class APIClient:
         self._vault = vault
         self._settings = settings
         self._reachability = Reachability()
-        self._limits = Limits()
         self._lanes: defaultdict[Hashable, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(max(LANE_WIDTH, settings.queueing.worker_limit or 0))
         )
@@ -181,7 +179,12 @@ class APIClient:
         body = payload if payload is None or isinstance(payload, bytes) else codec.encode(payload)
         if body is not None:
             headers = {"Content-Type": content_type, **(headers or {})}
-        limits = self._get_limits() if timeout is None else Limits(total=timeout)
+        networking = self._settings.networking
+        limits = (
+            Limits(total=networking.request_timeout, connect=networking.connect_timeout)
+            if timeout is None
+            else Limits(total=timeout)
+        )
         is_forbidden_temporary = options.get("retry_forbidden", False)
         temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if is_forbidden_temporary else _TEMPORARY_ERRORS
         lane = _NO_LANE if (key := options.get("lane")) is None else self._lanes[key]
@@ -199,10 +202,9 @@ class APIClient:
                     raise
                 if delays is None:
                     backoffs = options.get("backoffs")
-                    networking = self._settings.networking
                     delays = iter(iter_delays(networking.error_backoffs if backoffs is None else backoffs))
                 delay = retry_delays.get_delay(
-                    exc, next(delays, None), enforce_retry_after=self._settings.networking.enforce_retry_after
+                    exc, next(delays, None), enforce_retry_after=networking.enforce_retry_after
                 )
                 if delay is None:
                     raise
@@ -261,12 +263,6 @@ class APIClient:
             finally:
                 error = None  # a raised error holds this frame by its traceback: no cycles
                 self._vault.release(connection)
-
-    def _get_limits(self) -> Limits:
-        networking, known = self._settings.networking, self._limits
-        if known.total != networking.request_timeout or known.connect != networking.connect_timeout:
-            self._limits = Limits(total=networking.request_timeout, connect=networking.connect_timeout)
-        return self._limits
 
     def _get_stream_limits(self) -> Limits:
         watching, networking = self._settings.watching, self._settings.networking

@@ -131,10 +131,6 @@ class Connection:
         except OSError:
             return False  # they are being replaced, as above
 
-    async def close(self) -> None:
-        """Close all TCP connections."""
-        await self.session.close()
-
 
 @functools.lru_cache(maxsize=100)
 def _warn_of_insecurity(server: str) -> None:

@@ -20,7 +20,7 @@ from kopf._client.http.deadlines import Deadlines
 from kopf._client.http.request_heads import RequestHeads
 from kopf._client.http.response_parser import BodyDecoder
 from kopf._client.http.server_address import ServerAddress
-from kopf._client.http.transport import DisconnectedError, Headers, Limits, Session, SilenceError, TransportError
+from kopf._client.http.transport import DisconnectedError, Headers, Limits, SilenceError, TransportError
 from kopf._client.http.wire import Wire
 
 KEEPALIVE_TIMEOUT = 45.0
@@ -63,18 +63,9 @@ class DirectSession:
         self.closed = False
         """Whether it is closed."""
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of all requests."""
-        return self._heads.headers
-
     def set_headers(self, headers: Mapping[str, str]) -> None:
         """Replace some headers."""
         self._heads.update(headers)
-
-    def shares_connections(self, other: Session) -> bool:
-        """Tell if both are the same."""
-        return other is self
 
     def retire(self) -> None:
         """Keep no unused connections from now on. Streams can continue for minutes."""
@@ -233,9 +224,7 @@ class Exchange:
 
     def check(self, now: float) -> float | None:
         """Fail if the request or a silence takes too long. Return the time of the next check."""
-        wire, inactivity = self._wire, self._limits.inactivity
-        if wire is None:
-            return None
+        wire, inactivity = self._get_wire(), self._limits.inactivity
         if self._deadline is not None and self._deadline <= now:
             wire.fail(TimeoutError())
             return None

@@ -115,10 +115,6 @@ class Session(Protocol):
     def closed(self) -> bool:
         """Whether it is closed."""
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of all requests."""
-
     def request(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str] | None, limits: Limits
     ) -> AbstractAsyncContextManager[Response]:
@@ -130,9 +126,6 @@ class Session(Protocol):
 
     def set_headers(self, headers: Mapping[str, str]) -> None:
         """Replace some headers. Raises :class:`ValueError` if they cannot be sent."""
-
-    def shares_connections(self, other: Session) -> bool:
-        """Tell if both sessions share their connections."""
 
     def retire(self) -> None:
         """Keep no unused connections from now on, as hardly any requests will follow."""

@@ -8,7 +8,7 @@ are processed: this takes memory for one page, not for all objects twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from kopf._client.errors import APIError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.targets import Shard, Target
 from kopf._settings.settings import OperatorSettings
-from kopf._values import codec, malformed_json
+from kopf._values import malformed_json
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -53,48 +53,33 @@ class ListPage(msgspec.Struct, gc=False):
     """The number of objects on the next pages, if the server tells: it does not with selectors."""
 
 
-class _ListMeta(msgspec.Struct, gc=False):
+class ListMeta(msgspec.Struct, gc=False):
     resourceVersion: str = ""
     continue_: str | None = msgspec.field(name="continue", default=None)
-    shardInfo: dict[str, str] | None = None
+    shardInfo: Any = None
     remainingItemCount: int | None = None
 
 
 class _List(msgspec.Struct, gc=False):
-    metadata: _ListMeta
+    metadata: ListMeta
     apiVersion: str | None = None
     kind: str | None = None
     items: list[msgspec.Raw] | None = None
 
 
-class _SplitList(msgspec.Struct, gc=False):
-    """The same, but each item is replaced by a list of one number: its position in a separate list."""
-
-    metadata: dict[str, Any]
-    apiVersion: str | None = None
-    kind: str | None = None
-    items: list[Any] | None = None
-
-
 _decode_list = msgspec.json.Decoder(_List).decode
-_decode_split_list = msgspec.json.Decoder(_SplitList).decode
 
 
 def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     """Split the listing into items; one by one if the decoder cannot skip them, as they are malformed or too deep."""
     try:
         listing = _decode_list(content)
+        # Without copies, each raw object would keep the whole page in memory.
+        return listing, [bytes(raw) for raw in listing.items or ()]
     except (RecursionError, ValueError):
         shallow, inner = malformed_json.split(content, 2)
-        split = _decode_split_list(shallow)
-        info = split.metadata.get("shardInfo")
-        meta = {**split.metadata, "shardInfo": codec.decode(inner[info[0]]) if isinstance(info, list) else None}
-        listing = _List(msgspec.convert(meta, _ListMeta), split.apiVersion, split.kind)
-        # Items that are not objects are not extracted.
-        items = [inner[item[0]] if isinstance(item, list) else codec.encode(item) for item in split.items or ()]
-        return listing, items
-    # Without copies, each raw object would keep the whole page in memory.
-    return listing, [bytes(raw) for raw in listing.items or ()]
+        listing = _decode_list(shallow)
+        return listing, [malformed_json.restore(bytes(raw), inner) for raw in listing.items or ()]
 
 
 _MAX_NAME = 1024
@@ -123,17 +108,11 @@ def take_item(
     return obj
 
 
-class GarbageWarning:
-    """Warns once that an item is skipped: it is not an object, or it is unknown which one."""
-
-    def __init__(self) -> None:
-        self._is_said = False
-
-    def __call__(self, resource: Resource, problem: str) -> None:
-        if not self._is_said:
-            self._is_said = True
-            text = "An item in the list of %r is skipped, because it has no proper metadata: %s"
-            logger.warning(text, resource, problem)
+def warn_of_garbage(api: APIClient, resource: Resource, problem: str) -> None:
+    """Warn once that an item is skipped: it is not an object, or it is unknown which one."""
+    if api.warnings.is_new((resource, "garbage")):
+        text = "An item in the list of %r is skipped, because it has no proper metadata: %s"
+        logger.warning(text, resource, problem)
 
 
 async def _selects_shards(api: APIClient, target: Target) -> bool:
@@ -161,12 +140,7 @@ async def _probe(api: APIClient, target: Target, shard: Shard) -> None:
 
 
 async def list_pages(
-    api: APIClient,
-    settings: OperatorSettings,
-    target: Target,
-    *,
-    paged: bool = True,
-    on_garbage: Callable[[Resource, str], None] | None = None,
+    api: APIClient, settings: OperatorSettings, target: Target, *, paged: bool = True
 ) -> AsyncGenerator[ListPage, None]:
     """
     List all objects of the target, page by page.
@@ -174,8 +148,7 @@ async def list_pages(
     A page has ``settings.watching.chunk_size`` objects; by default, as many as take reasonable memory. With
     ``paged=False``, there is one page. With server-side selectors, only matching objects are listed.
 
-    Items without proper metadata are left out. ``on_garbage`` is called with the problem, at most once a page; by
-    default, it is logged.
+    Items without proper metadata are left out, with a warning.
 
     Raises :class:`APIGoneError` if the listing takes so long (minutes) that its snapshot is no longer available: then,
     it must begin anew. Raises the errors of requests, :class:`ValueError` if the response is not a listing, and
@@ -202,14 +175,11 @@ async def list_pages(
             )
         kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
         objects: list[KubeObject] = []
-        problem = ""
         for raw in items:
             try:
                 objects.append(take_item(resource, raw, api_version=listing.apiVersion, kind=kind))
             except ValueError as e:
-                problem = str(e)
-        if problem:
-            (on_garbage or GarbageWarning())(resource, problem)
+                warn_of_garbage(api, resource, str(e))
         token, version = listing.metadata.continue_, listing.metadata.resourceVersion
         remaining = listing.metadata.remainingItemCount if token else 0
         if paged and objects and settings.watching.chunk_size is None:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from kopf._client.http.api import APIClient
-from kopf._client.resources.listing import parse_list
+from kopf._client.resources.listing import ListMeta, parse_list
 from kopf._client.resources.targets import Target
 from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject, ObjectMeta
@@ -28,23 +28,19 @@ _HEADERS = {
 }
 
 
-class _ListMeta(msgspec.Struct, gc=False):
-    continue_: str | None = msgspec.field(name="continue", default=None)
-
-
 class _Item(msgspec.Struct, gc=False):
     metadata: ObjectMeta
 
 
 class _List(msgspec.Struct, gc=False):
-    metadata: _ListMeta
+    metadata: ListMeta
     items: list[_Item] | None = None
 
 
 class _Head(msgspec.Struct, gc=False):
     """The listing without its items."""
 
-    metadata: _ListMeta
+    metadata: ListMeta
     items: ClassVar[tuple[_Item, ...]] = ()
 
 

@@ -13,6 +13,11 @@ Scope = str | None
 """A namespace, or ``None`` for the whole cluster."""
 
 
+def describe_scope(scope: Scope) -> str:
+    """Describe the scope in short."""
+    return "cluster-wide" if scope is None else f"in {scope!r}"
+
+
 class Shard:
     """
     The part of the objects of one kind that a client asks for.

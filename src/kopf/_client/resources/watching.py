@@ -33,8 +33,8 @@ from kopf._client.errors import (
     make_error,
 )
 from kopf._client.http.api import APIClient
-from kopf._client.resources.listing import EndlessListError, GarbageWarning, list_pages, take_item
-from kopf._client.resources.targets import Target
+from kopf._client.resources.listing import EndlessListError, list_pages, take_item, warn_of_garbage
+from kopf._client.resources.targets import Target, describe_scope
 from kopf._client.resources.watch_failures import BrokenStreamError, WatchFailures
 from kopf._client.resources.watch_machine import State, WatchEvent, WatchMachine
 from kopf._logging.log_levels import get_guiding_level
@@ -75,15 +75,7 @@ class Line(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-class _SplitLine(msgspec.Struct, gc=False):
-    """The same, but the object is replaced by a list of one number: its position in a separate list."""
-
-    type: str
-    object: tuple[int]
-
-
 _decode_line = msgspec.json.Decoder(Line).decode
-_decode_split_line = msgspec.json.Decoder(_SplitLine).decode
 
 
 def parse_line(raw: bytes) -> Line:
@@ -96,8 +88,8 @@ def parse_line(raw: bytes) -> Line:
         return _decode_line(raw)
     except (RecursionError, msgspec.DecodeError):
         shallow, inner = malformed_json.split(raw, 1)
-        split = _decode_split_line(shallow)
-        return Line(split.type, msgspec.Raw(inner[split.object[0]]))
+        line = _decode_line(shallow)
+        return Line(line.type, msgspec.Raw(malformed_json.restore(bytes(line.object), inner)))
 
 
 def make_line_error(body: bytes, *, path: str) -> Exception:
@@ -184,22 +176,17 @@ class _Watcher:
         self._api = api
         self._settings = settings
         self._target = target
+        self._scope = describe_scope(target.scope)
         self._machine = machine
         self._on_activity = on_activity
         # Only listings tell if the server respects shards.
         can_stream = settings.watching.initial_streaming and "shardSelector" not in target.get_selectors(settings)
         self._listing = _Listing.STREAMED if can_stream else _Listing.PAGED
         self._failures = WatchFailures(settings)
-        self._on_garbage = GarbageWarning()
-
-    @property
-    def scope(self) -> str:
-        """The scope, for people."""
-        return "cluster-wide" if self._target.scope is None else f"in {self._target.scope!r}"
 
     async def run(self) -> AsyncGenerator[list[WatchEvent], None]:
         """Do the next steps of the state machine, forever."""
-        logger.debug("Starting the watch-stream for %r %s.", self._target.resource, self.scope)
+        logger.debug("Starting the watch-stream for %r %s.", self._target.resource, self._scope)
         try:
             while True:
                 self._failures.begin()
@@ -218,7 +205,7 @@ class _Watcher:
                 if delay > 0:
                     await asyncio.sleep(delay)
         finally:
-            logger.debug("Stopping the watch-stream for %r %s.", self._target.resource, self.scope)
+            logger.debug("Stopping the watch-stream for %r %s.", self._target.resource, self._scope)
 
     def _proceed(self, is_listing: bool) -> AsyncGenerator[list[WatchEvent], None]:
         if not is_listing:
@@ -238,20 +225,14 @@ class _Watcher:
             if self._machine.state is State.WATCHING or not is_about_streaming:
                 raise
             resource = self._target.resource
-            logger.info("The objects of %r %s are listed by pages, not streamed: %s", resource, self.scope, exc)
+            logger.info("The objects of %r %s are listed by pages, not streamed: %s", resource, self._scope, exc)
             self._listing = _Listing.PAGED
 
     async def _list(self) -> AsyncGenerator[list[WatchEvent], None]:
         machine = self._machine
         machine.begin_listing()
         progress = ListingProgress(self._target)
-        pages = list_pages(
-            self._api,
-            self._settings,
-            self._target,
-            paged=self._listing is _Listing.PAGED,
-            on_garbage=self._on_garbage,
-        )
+        pages = list_pages(self._api, self._settings, self._target, paged=self._listing is _Listing.PAGED)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._on_activity()
@@ -346,7 +327,7 @@ class _Watcher:
         try:
             return take_item(self._target.resource, line.object)
         except msgspec.ValidationError as e:
-            self._on_garbage(self._target.resource, str(e))
+            warn_of_garbage(self._api, self._target.resource, str(e))
             return None
 
     def _accept_failure(self, error: Exception) -> float:
@@ -364,7 +345,7 @@ class _Watcher:
             "%s of %r %s is interrupted and will continue in %g seconds: %s",
             "Listing" if is_listing else "Watching",
             self._target.resource,
-            self.scope,
+            self._scope,
             delay,
             error,
         )
