@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
+from kopf._client.auth import service_account
 from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
-from kopf._coordination import replica_identity
 from kopf._coordination.replica_identity import get_lease_namespace, get_replica_name, settle_lease_namespace
 from kopf._settings.coordination import CoordinationSettings
 from kopf._settings.settings import OperatorSettings
@@ -19,7 +19,7 @@ def _outside_of_pods(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) ->
     for name in ("POD_NAME", "POD_ID", "POD_NAMESPACE", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(socket, "gethostname", lambda: "My.Host")
-    monkeypatch.setattr(replica_identity, "SERVICE_ACCOUNT_PATH", str(tmp_path))
+    monkeypatch.setattr(service_account, "SERVICE_ACCOUNT_PATH", str(tmp_path))
 
 
 def test_name_of_a_process_outside_of_pods() -> None:

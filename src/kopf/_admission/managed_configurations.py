@@ -131,7 +131,6 @@ class ManagedDefinition(ManagedConfiguration):
     def __init__(self, runtime: Runtime, routes: ConversionRoutes) -> None:
         super().__init__(runtime, CRDS, "conversion", routes.definition)
         self._routes = routes
-        self._said: set[str] = set()
         self._published: object = None  # the address of the webhook as the server has stored it
 
     def list_webhooks(self, declaration: Declaration, *, persistent_only: bool = False) -> Sequence[WebhookRecord]:
@@ -177,6 +176,5 @@ class ManagedDefinition(ManagedConfiguration):
                 try:
                     self._routes.find(source, target)
                 except ConversionError as e:
-                    if str(e) not in self._said:
+                    if self._runtime.warnings.is_new(str(e)):
                         logger.warning("%s", e)
-                    self._said.add(str(e))

@@ -58,30 +58,21 @@ class AdmissionReadiness:
     def __init__(self, runtime: Runtime, settle_peering: Callable[[], Awaitable[None]]) -> None:
         self._runtime = runtime
         self._settle_peering = settle_peering
-        self._waiting: set[asyncio.Event] = set()
+        self._changed = asyncio.Event()
         self.discovered = asyncio.Event()
         """Set when the resources of the cluster are known."""
-        runtime.pause.subscribe(self._accept_pause)
+        runtime.pause.subscribe(self._changed.set)
 
     async def wait(self) -> None:
         """Wait until the operator can respond."""
         await self.discovered.wait()
         if not self._runtime.index_readiness.is_open:
-            await (
-                self._settle_peering()
-            )  # at the start, the operator is on hold anyway, until it knows whether it is paused
+            # At the start, the operator is on hold anyway, until it knows whether it is paused.
+            await self._settle_peering()
         while not (self._runtime.index_readiness.is_open or self._runtime.pause.is_on):
-            changed = asyncio.Event()
-            self._runtime.index_readiness.call_when_open(changed.set)
-            self._waiting.add(changed)
-            try:
-                await changed.wait()
-            finally:
-                self._waiting.discard(changed)
-
-    def _accept_pause(self) -> None:
-        for changed in self._waiting:
-            changed.set()
+            self._changed.clear()
+            self._runtime.index_readiness.call_when_open(self._changed.set)
+            await self._changed.wait()
 
 
 class _Caller(NamedTuple):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import re
 import socket
 
-from kopf._client.auth.service_account import SERVICE_ACCOUNT_PATH
+from kopf._client.auth.service_account import read_namespace
 from kopf._client.auth.vault import Vault
 from kopf._settings.coordination import CoordinationSettings
 
@@ -34,9 +33,8 @@ def get_lease_namespace(settings: CoordinationSettings, default_namespace: str |
 
     ``default_namespace`` is that of the credentials, i.e. of the current context of the kubeconfig.
     """
-    path = pathlib.Path(SERVICE_ACCOUNT_PATH, "namespace")
-    mounted = path.read_text(encoding="utf-8").strip() if path.exists() else None
-    return settings.namespace or os.environ.get("POD_NAMESPACE") or mounted or default_namespace or "default"
+    known = settings.namespace or os.environ.get("POD_NAMESPACE") or read_namespace()
+    return known or default_namespace or "default"
 
 
 async def settle_lease_namespace(settings: CoordinationSettings, vault: Vault) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._admission.servers import certificates, service
+from kopf._admission.servers import certificates
+from kopf._client.auth import service_account
 from kopf._client.errors import APINotFoundError
 from kopf._client.http.api import APIClient
 from kopf._values import codec
@@ -126,7 +127,7 @@ async def test_the_namespace_of_the_pod(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "namespace").write_text("default\n")
-    monkeypatch.setattr(service, "SERVICE_ACCOUNT_PATH", str(tmp_path))
+    monkeypatch.setattr(service_account, "SERVICE_ACCOUNT_PATH", str(tmp_path))
     server = Server("my-operator", addr="127.0.0.1", port=0)
     async with inside_operator(cluster), serving(server) as running:
         target = running.configs[0]["service"]
@@ -139,7 +140,7 @@ async def test_the_namespace_must_be_known(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service, "SERVICE_ACCOUNT_PATH", str(tmp_path))
+    monkeypatch.setattr(service_account, "SERVICE_ACCOUNT_PATH", str(tmp_path))
     async with inside_operator(cluster):
         with pytest.raises(ValueError, match="add namespace="):
             async with serving(Server("my-operator")):

@@ -14,7 +14,6 @@ import base64
 import binascii
 import datetime
 import logging
-import pathlib
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
@@ -25,7 +24,7 @@ from kopf._admission.servers.rotation import Rotation, advance
 from kopf._admission.servers.tls_contexts import Path
 from kopf._admission.servers.tls_setup import TLSOptions
 from kopf._admission.servers.webhook_server import WebhookServer
-from kopf._client.auth.service_account import SERVICE_ACCOUNT_PATH
+from kopf._client.auth.service_account import read_namespace
 from kopf._client.errors import APIConflictError, APIForbiddenError, APINotFoundError
 from kopf._client.http.api import get_current_api
 from kopf._values import codec
@@ -230,15 +229,13 @@ class WebhookServiceServer(WebhookServer):
         return [self._get_host(), *self.extra_sans]
 
     def _get_namespace(self) -> str:
-        if self.namespace is not None:
-            return self.namespace
-        try:
-            return pathlib.Path(SERVICE_ACCOUNT_PATH, "namespace").read_text(encoding="utf-8").strip()
-        except OSError as e:
+        namespace = self.namespace if self.namespace is not None else read_namespace()
+        if namespace is None:
             raise ValueError(
                 f"The namespace of the service {self.name!r} is unknown, as it is not a pod with a service account: "
                 "add namespace=."
-            ) from e
+            )
+        return namespace
 
     async def _make_default_source(self) -> IdentitySource:
         issuer = Issuer(self._get_names(), lifetime=self.CERTIFICATE_LIFETIME, password=self.password)

@@ -17,7 +17,7 @@ from typing import ClassVar, Self, cast
 
 from kopf._admission.servers.certificate_sources import GeneratedCertificates, Issuer, read_identity
 from kopf._admission.servers.identities import IdentitySource
-from kopf._admission.servers.renewal import Renewal
+from kopf._admission.servers.renewal import follow_renewals
 from kopf._admission.servers.rotation import LIFETIME
 from kopf._admission.servers.tls_contexts import Path
 from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
@@ -188,14 +188,14 @@ class WebhookServer(WebhookContextManager):
                 setup.dump(trust.bundle)
                 logger.info("The webhook server is listening for %s", _describe(config))
                 yield self._publish(config, trust.bundle)
-                renewal = Renewal(
+                renewals = follow_renewals(
                     setup,
                     trust,
                     lambda context: server.listen(sockets, context),
                     interval=self.file_check_interval,
                     delay=self.PROPAGATION_DELAY,
                 )
-                async with contextlib.aclosing(renewal.follow()) as bundles:
+                async with contextlib.aclosing(renewals) as bundles:
                     async for bundle in bundles:
                         yield self._publish(config, bundle)
             finally:
