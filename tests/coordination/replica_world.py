@@ -179,7 +179,7 @@ class Process:
 
         def take() -> None:
             if is_deleted:
-                self.replica.observe_deletion(lease.name, lease.version, self.now)
+                self.replica.observed.observe_absence(lease.name, lease.version, self.now)
             else:
                 self.replica.observe(lease, self.now)
             self.step()

@@ -85,7 +85,7 @@ async def test_absent_objects(server: ScriptedServer, member: Member) -> None:
     server.on(PATCH, refuse(404), reply(make_peering("us")))
     await member.announcer.tried.wait()
     assert member.told == [None]
-    assert not member.announcer.is_announced
+    assert not member.announcer.state.is_announced
     await asyncio.sleep(1000)
     assert server.count(PATCH) == 1  # it waits to be told that the object is there
     await member.announcer.withdraw()

@@ -9,7 +9,7 @@ if the Lease has changed. A loss is certain and final: a replica that has lost i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from kopf._coordination.leases import LEADER, Lease
 from kopf._values.resources import is_newer
@@ -53,25 +53,17 @@ class LeaseObservations:
 
     def __init__(self, group: str, duration: float) -> None:
         self._group = group
-        self._known: dict[str, ObservedLease] = {}
+        self.known: dict[str, ObservedLease] = {}
+        """The latest observations of all Leases, by their names."""
         self._vanished: dict[str, float] = {}
         self._born = (0, 0.0)
         self._longest = duration
         self.gaps = SlotGaps()
 
-    def get(self, name: str) -> ObservedLease | None:
-        """Return the latest observation of the Lease."""
-        return self._known.get(name)
-
-    @property
-    def names(self) -> Collection[str]:
-        """The names of all Leases."""
-        return self._known.keys()
-
     @property
     def head(self) -> ObservedLease | None:
         """The Lease of the coordinator, or of the leader."""
-        return self._known.get(self._group)
+        return self.known.get(self._group)
 
     @property
     def replicas(self) -> Mapping[str, ObservedLease]:
@@ -81,15 +73,15 @@ class LeaseObservations:
     @property
     def own(self) -> Iterable[ObservedLease]:
         """The Leases of single replicas, held or free, without the Leases of strangers."""
-        return [item for name, item in self._known.items() if name != self._group and item.lease.is_ours]
+        return [item for name, item in self.known.items() if name != self._group and item.lease.is_ours]
 
     def observe(self, lease: Lease, now: float) -> bool:
         """Accept an observed Lease. Return whether it is new."""
-        known = self._known.get(lease.name)
+        known = self.known.get(lease.name)
         if known is not None and not is_newer(lease.version, known.lease.version):
             return False
         is_renewed = known is not None and known.lease.holder == lease.holder
-        self._known[lease.name] = ObservedLease(lease, now, is_renewed)
+        self.known[lease.name] = ObservedLease(lease, now, is_renewed)
         self._longest = max(self._longest, lease.duration)
         if known is not None:
             self.gaps.note(known, lease, now)
@@ -103,9 +95,9 @@ class LeaseObservations:
 
     def observe_absence(self, name: str, version: str, now: float) -> None:
         """Accept that the Lease is gone, unless it has changed since the version, the last known one."""
-        known = self._known.get(name)
+        known = self.known.get(name)
         if known is not None and not is_newer(known.lease.version, version):
-            del self._known[name]
+            del self.known[name]
             self.gaps.note(known, Lease(name=name), now)
             self._lose(known.lease, now)
 
@@ -128,7 +120,7 @@ class LeaseObservations:
         """Tell if the replica certainly does not act: a Lease says so, or it has had no Lease for long enough."""
         if owner in self.replicas:
             return False
-        if any(item.lease.report.former == owner for item in self._known.values()):
+        if any(item.lease.report.former == owner for item in self.known.values()):
             return True
         return now >= self._vanished.get(owner, now) + self._longest
 

@@ -100,7 +100,7 @@ class LeaseRenewal:
         """Write the Lease if a write is due: its content changes, or it is time for its renewal."""
         if self.is_busy(lease.name) or not self.is_time(lease.name, now, step):
             return
-        seen = self._observed.get(lease.name)
+        seen = self._observed.known.get(lease.name)
         if seen is not None and lease.is_same(seen.lease) and now < (renew_at := self._renew_at.get(lease.name, now)):
             step.wake_up(renew_at)
             return

@@ -87,7 +87,7 @@ class Peering:
         for scope in sorted(set(scopes) - self._memberships.keys(), key=str):
             membership = self._memberships[scope] = Membership(Site(self._runtime, self._identity, scope), self)
             if is_starting:  # for a later scope, the work goes on in all other ones until it is known
-                membership.hold()
+                membership.pause.await_check()
             if self._is_found and self._group is not None:
                 membership.start(self._group, self._resource)
 
@@ -158,5 +158,5 @@ class Peering:
         if for_now:
             self._is_found = False
             for membership in self._memberships.values():
-                membership.hold()
+                membership.pause.await_check()
         await asyncio.gather(*(membership.leave() for membership in self._memberships.values()))

@@ -47,11 +47,13 @@ class AnnouncementCallbacks:
 
 
 @dataclasses.dataclass
-class _RecordState:
+class RecordState:
     """The state of our record after the last attempt to write it."""
 
     is_announced: bool = False
+    """Whether the record is there."""
     is_denied: bool = False
+    """Whether the server denies writing the record."""
     is_failing: bool = False
     """Whether the last attempt has failed, so that the other fields are of an earlier one."""
     can_be_there: bool = False
@@ -66,21 +68,11 @@ class Announcer:
         self._resource = resource
         self._peers = peers
         self._callbacks = callbacks
-        self._state = _RecordState()
+        self.state = RecordState()
         self._tried_at = 0.0
         self._hurry = asyncio.Event()
         self.tried = asyncio.Event()
         """Set after the first attempt: since then, others can see this operator."""
-
-    @property
-    def is_announced(self) -> bool:
-        """Whether the record is there."""
-        return self._state.is_announced
-
-    @property
-    def is_denied(self) -> bool:
-        """Whether the server denies writing the record."""
-        return self._state.is_denied
 
     async def run(self) -> None:
         """Renew the record in time, forever."""
@@ -97,15 +89,11 @@ class Announcer:
         """Renew the record, and read the fresh state of the others, out of turn."""
         self._hurry.set()
 
-    def note_absence(self) -> None:
-        """Accept that the peering object does not exist, nor does our record."""
-        self._state.is_announced = False
-
     def _get_interval(self) -> float | None:
         """Return the delay until the next keep-alive: safely within our lifetime, and not in step with the others."""
-        if self._state.is_denied:
+        if self.state.is_denied:
             return RETRYING_INTERVAL
-        if self._state.is_failing:
+        if self.state.is_failing:
             return _SOON
         if self._callbacks.can_wait():
             return None
@@ -117,7 +105,7 @@ class Announcer:
         self._tried_at = asyncio.get_running_loop().time()
         records: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self._peers.get_remains(time=self._tried_at))
         records[self._site.identity] = self._site.describe_us().make_record()
-        state = self._state
+        state = self.state
         state.can_be_there = True
         try:
             obj = await self._patch(records)
@@ -163,7 +151,7 @@ class Announcer:
 
     async def withdraw(self) -> None:
         """Remove the record, if it possibly exists."""
-        if not self._state.can_be_there:
+        if not self.state.can_be_there:
             return
         try:
             async with asyncio.timeout(_LEAVING_TIMEOUT):

@@ -95,10 +95,6 @@ class Replica:
         if lease.name == self.renewal.own and lease.holder == self.name:
             self.renewal.accept(lease, now)
 
-    def observe_deletion(self, name: str, version: str, now: float) -> None:
-        """Accept the deletion of a Lease."""
-        self.observed.observe_absence(name, version, now)
-
     def accept_listing(self, leases: Collection[Lease], now: float) -> None:
         """Accept the result of a listing."""
         known = self._listing or {}
@@ -166,7 +162,7 @@ class Replica:
         if self.renewal.accepted is None:
             return
         own = self.renewal.own
-        seen = self.observed.get(own)
+        seen = self.observed.known.get(own)
         if now >= self.renewal.deadline:
             self._give_up(f"the lease {own} could not be renewed in {self.terms.renew_deadline:g} s", step)
         elif seen is None:
@@ -194,11 +190,11 @@ class Replica:
                 step.reads.append(name)
         is_needed = not self._is_synced or (self.is_coordinator and not self._is_informed)
         if is_needed and self._listing is None and self.renewal.is_time("", now, step):
-            self._listing = {name: self._get_version(name) for name in self.observed.names}
+            self._listing = {name: self._get_version(name) for name in self.observed.known}
             step.is_listing = True
 
     def _get_version(self, name: str) -> str:
-        seen = self.observed.get(name)
+        seen = self.observed.known.get(name)
         return "" if seen is None else seen.lease.version
 
     # ------------------------------------------------------------------ our own slots
@@ -240,7 +236,7 @@ class Replica:
                 self._begin()
             self.renewal.own = chosen
         if self.renewal.own:
-            seen = self.observed.get(self.renewal.own)
+            seen = self.observed.known.get(self.renewal.own)
             lease = Lease(name=self.renewal.own) if seen is None else seen.lease
             former = lease.report.former if lease.holder in {"", self.name} else lease.holder
             is_over = self.is_alive and self._is_idle and not self.is_coordinator
@@ -260,9 +256,9 @@ class Replica:
                 if now < seen.expiry:
                     step.wake_up(seen.expiry)
                 return seen.lease.name if now >= seen.expiry else ""
-        numbers = (f"{self.terms.name}-{number}" for number in range(len(self.observed.names) + 1))
+        numbers = (f"{self.terms.name}-{number}" for number in range(len(self.observed.known) + 1))
         free = {item.lease.name for item in self.observed.own if not item.lease.holder}
-        return next(name for name in numbers if name in free or name not in self.observed.names)
+        return next(name for name in numbers if name in free or name not in self.observed.known)
 
     # ------------------------------------------------------------------ the slots of all
 

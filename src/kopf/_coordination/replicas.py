@@ -248,7 +248,7 @@ class Replicas:
                 continue
             head = event.object.head
             if event.type == "DELETED":
-                self._replica.observe_deletion(head.name, head.resourceVersion, now)
+                self._replica.observed.observe_absence(head.name, head.resourceVersion, now)
             else:
                 lease = Lease.parse(event.object)
                 self._log.check_handlers(lease)
