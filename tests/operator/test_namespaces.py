@@ -34,7 +34,7 @@ class Served:
 
     async def find(self, *patterns: str) -> set[str | None]:
         namespaces = Namespaces(self.runtime, patterns)
-        namespaces.subscribe(self._count_change)
+        namespaces.on_change = self._count_change
         async with asyncio.TaskGroup() as group:
             await namespaces.start(group)
         return {*namespaces.names}

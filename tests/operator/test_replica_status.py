@@ -16,6 +16,7 @@ from kopf._controller.pausing import Pause
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.insight import InsightSources, serving
+from kopf._operator.replica_status import ReplicaStatus
 from kopf._serving.endpoints import parse_endpoint
 from kopf._values.replica_state import ReplicaState
 from kopf._values.slots import ALL_SLOTS
@@ -47,6 +48,8 @@ def observers() -> Observers:
 async def ask(settings: kopf.OperatorSettings, observers: Observers) -> AsyncIterator[Ask]:
     """Ask the operator over HTTP: the status and the JSON of a path."""
     port = find_free_port()
+    replica = None if settings.coordination.mode is None else ReplicaStatus()
+    observers.add(*([] if replica is None else [replica]))
     with Watchdog(settings.health) as watchdog:
         sources = InsightSources(
             registry=kopf.OperatorRegistry(),
@@ -57,6 +60,7 @@ async def ask(settings: kopf.OperatorSettings, observers: Observers) -> AsyncIte
             watchdog=watchdog,
             liveness=Liveness(),
             pause=Pause(),
+            replica=replica,
             probe=None,
         )
         async with serving(sources), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

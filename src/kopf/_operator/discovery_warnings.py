@@ -11,6 +11,7 @@ from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import Discovery, discover
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry, find_mention
+from kopf._logging.once import Once
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
 from kopf._values.similar_names import suggest
@@ -31,14 +32,14 @@ class DiscoveryWarnings:
     def __init__(self, api: APIClient, registry: OperatorRegistry) -> None:
         self._api = api
         self._registry = registry
-        self._said: set[str] = set()
+        self._said = Once()
         self._unmatched: set[Selector] = set()
         self._unavailable: frozenset[str] = frozenset()
 
     @property
     def are_given(self) -> bool:
         """Whether anything was missing or ambiguous at any time."""
-        return bool(self._said or self._unmatched)
+        return len(self._said) > 0 or bool(self._unmatched)
 
     def look_at(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
         """Compare the cluster's resources with the handlers' resources. Further requests are tasks of the group."""
@@ -83,8 +84,7 @@ class DiscoveryWarnings:
             logger.warning(" ".join([*filter(None, parts), "It will be served as soon as it appears."]))
 
     def _warn_once(self, message: str) -> None:
-        if message not in self._said:
-            self._said.add(message)
+        if self._said.is_new(message):
             logger.warning(message)
 
 

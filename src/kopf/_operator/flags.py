@@ -24,11 +24,9 @@ async def wait_flag(flag: Flag) -> None:
     match flag:
         case asyncio.Event():
             await flag.wait()
-        case threading.Event():
-            while not flag.is_set():  # noqa: ASYNC110  # it is not an event of asyncio
-                await asyncio.sleep(_POLLING_INTERVAL)
-        case concurrent.futures.Future():
-            while not flag.done():  # noqa: ASYNC110  # it is not a future of asyncio
+        case threading.Event() | concurrent.futures.Future():
+            is_raised = flag.is_set if isinstance(flag, threading.Event) else flag.done
+            while not is_raised():  # noqa: ASYNC110  # it is not a flag of asyncio
                 await asyncio.sleep(_POLLING_INTERVAL)
         case _:
             if flag.get_loop() is not asyncio.get_running_loop():

@@ -29,6 +29,7 @@ from kopf._values.operator_error import OperatorError
 from kopf._values.records import FrozenRecord
 
 if TYPE_CHECKING:
+    from kopf._operator.replica_status import ReplicaStatus
     from kopf._serving.threaded_server import Answer
 
 
@@ -53,6 +54,8 @@ class InsightSources(FrozenRecord, frozen=True, kw_only=True):
     watchdog: Watchdog
     liveness: Liveness
     pause: Pause
+    replica: ReplicaStatus | None
+    """The status of this replica, if it is one of several."""
     probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]] | None
     """Calls the probe handlers, if there are any."""
 
@@ -140,19 +143,16 @@ async def _serve_health(
     if sources.probe is not None:
         prober = Prober(sources.probe, sources.settings.health)
         stack.push_async_callback(prober.close)
-    status = None
-    if sources.settings.coordination.mode is not None:
-        from kopf._operator.replica_status import ReplicaStatus
-
-        sources.observers.add(status := ReplicaStatus())
-        neighbours = {READINESS_PATH: functools.partial(answer_readiness, status.get), **neighbours}
+    replica = sources.replica
+    if replica is not None:
+        neighbours = {READINESS_PATH: functools.partial(answer_readiness, replica.get), **neighbours}
     health = Health(
         sources.liveness,
         lambda: sources.pause.reasons,
         sources.watchdog,
         prober,
         sources.settings,
-        (lambda: None) if status is None else status.get,
+        (lambda: None) if replica is None else replica.get,
     )
     answers = {endpoint.path: health.answer, **neighbours}
     await stack.enter_async_context(ReadOnlyServer(endpoint, answers, subject="the health"))

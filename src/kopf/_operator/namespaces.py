@@ -46,13 +46,10 @@ class Namespaces:
         self._found: set[str] = set()
         self._is_listed = False
         self._known = asyncio.Event()
-        self._listeners: list[Callable[[], None]] = []
+        self.on_change: Callable[[], None] | None = None
+        """Called every time when the served namespaces change."""
         self.names: frozenset[str | None] = frozenset() if patterns else frozenset({None})
         """The names of the served namespaces; ``None`` is for the whole cluster."""
-
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call the listener every time when the served namespaces change."""
-        self._listeners.append(listener)
 
     async def start(self, group: asyncio.TaskGroup) -> None:
         """Find the current namespaces; go on watching them in the background, unless this is disabled."""
@@ -89,16 +86,15 @@ class Namespaces:
             self._update()
 
     def _update(self) -> None:
-        """Update the served namespaces, and notify the listeners of changes."""
+        """Update the served namespaces, and notify of changes."""
         candidates = self._found if self._is_listed else get_exact(self._patterns)
         names = frozenset(name for name in candidates if matches_any(name, self._patterns))
         if not self._known.is_set():
             self._explain_absence(names)
         has_changed, self.names = names != self.names, names
         self._known.set()
-        if has_changed:
-            for listener in self._listeners:
-                listener()
+        if has_changed and self.on_change is not None:
+            self.on_change()
 
     def _explain_absence(self, names: Collection[str]) -> None:
         """Warn about patterns without namespaces: they can be typos."""

@@ -15,12 +15,13 @@ from typing import Any
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIError, APINetworkError
-from kopf._client.resources.discovery import Discovery, discover
+from kopf._client.resources.discovery import discover
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.discovery_warnings import is_watchable
 from kopf._operator.namespace_patterns import NamespacePattern, get_exact
 from kopf._operator.namespaces import Namespaces
+from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.tasks import cancel
 from kopf._packaging.rules import Rule, Situation, find_missing, infer_rules
 from kopf._values import codec
@@ -52,6 +53,7 @@ class Preflight:
         self,
         runtime: Runtime,
         registry: OperatorRegistry,
+        resources: ResourceObserver,
         namespaces: Namespaces,
         patterns: Collection[NamespacePattern],
         command: Sequence[str] = (),
@@ -62,13 +64,8 @@ class Preflight:
         self._namespaces = namespaces
         self._patterns = patterns
         self._command = command
-        self._resources: asyncio.Future[Collection[Resource]] = asyncio.get_running_loop().create_future()
+        self._resources = resources
         self._reviews: dict[str, asyncio.Task[Mapping[str, Any]]] = {}
-
-    def accept_resources(self, discovery: Discovery, resources: Collection[Resource]) -> None:
-        """Accept the resources of the cluster."""
-        if not self._resources.done():
-            self._resources.set_result([resource for resource in discovery.resources if is_watchable(resource)])
 
     async def run(self) -> None:
         """Log the missing permissions once; then wait forever, like all tasks of the operator."""
@@ -76,7 +73,8 @@ class Preflight:
             # As early as possible: before any denial.
             for place in sorted(get_exact(self._patterns))[:_MAX_NAMESPACES] if self._patterns else [_NOWHERE]:
                 self._start_review(place)
-            resources = {*await self._resources}
+            discovery, _ = await self._resources.found
+            resources = {resource for resource in discovery.resources if is_watchable(resource)}
             if self._registry.needs:
                 needed = await discover(self._runtime.api.for_tools, [need.selector for need in self._registry.needs])
                 resources |= needed.resources

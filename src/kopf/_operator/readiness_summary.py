@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
-from kopf._client.resources.discovery import Discovery
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.namespaces import Namespaces
+from kopf._operator.resource_observer import ResourceObserver
+from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.resources import Resource
 
@@ -43,53 +44,42 @@ def is_heard() -> bool:
     return logger.isEnabledFor(logging.INFO)
 
 
-class ReadinessSummary:
-    """Logs the summary when the resources are known, everything is indexed, and the peering is decided."""
+async def summarize_readiness(
+    runtime: Runtime,
+    registry: OperatorRegistry,
+    resources: ResourceObserver,
+    namespaces: Namespaces,
+    peering: Peering,
+    replica: ReplicaStatus | None,
+) -> None:
+    """
+    Log the summary once, when the resources are known, everything is indexed, and the peering is decided.
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        registry: OperatorRegistry,
-        namespaces: Namespaces,
-        peering: Peering,
-        replica: ReplicaStatus | None,
-    ) -> None:
-        self._runtime = runtime
-        self._registry = registry
-        self._namespaces = namespaces
-        self._peering = peering
-        self._resources: asyncio.Future[Collection[Resource]] = asyncio.get_running_loop().create_future()
-        self._replica = replica
+    Then, wait forever, like all tasks of the operator.
+    """
+    _, watched = await resources.found
+    await peering.settle()
+    if not runtime.index_readiness.is_open:
+        is_indexed = asyncio.Event()
+        runtime.index_readiness.call_when_open(is_indexed.set)
+        await is_indexed.wait()
+    user = await _find_user(runtime.api.for_tools)
+    count = len(registry.resources) + len(registry.webhooks) + len(registry.conversions)
+    parts = [f"{count} handler{'s' * (count != 1)}", _describe_place(watched, namespaces.names)]
+    parts += [] if user is None else [f"as {user}"]
+    logger.info("ready: %s", ", ".join([*parts, await _describe_coordination(runtime.settings, peering, replica)]))
+    await asyncio.Event().wait()
 
-    def accept_resources(self, discovery: Discovery, resources: Collection[Resource]) -> None:
-        """Accept the watched resources."""
-        if not self._resources.done():
-            self._resources.set_result([*resources])
 
-    async def run(self) -> None:
-        """Log the summary once; then wait forever, like all tasks of the operator."""
-        resources = await self._resources
-        await self._peering.settle()
-        if not self._runtime.index_readiness.is_open:
-            is_indexed = asyncio.Event()
-            self._runtime.index_readiness.call_when_open(is_indexed.set)
-            await is_indexed.wait()
-        user = await _find_user(self._runtime.api.for_tools)
-        count = len(self._registry.resources) + len(self._registry.webhooks) + len(self._registry.conversions)
-        parts = [f"{count} handler{'s' * (count != 1)}", _describe_place(resources, self._namespaces.names)]
-        parts += [] if user is None else [f"as {user}"]
-        logger.info("ready: %s", ", ".join([*parts, await self._describe_coordination()]))
-        await asyncio.Event().wait()
-
-    async def _describe_coordination(self) -> str:
-        if self._replica is None:
-            return self._peering.describe()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_JOINING_TIMEOUT):
-                await self._replica.is_known.wait()
-        state, settings = self._replica.get(), self._runtime.settings
-        text = f"joining the replicas of {settings.coordination.name!r}" if state is None else state.describe()
-        return text if settings.peering.standalone else f"{text}, {self._peering.describe()}"
+async def _describe_coordination(settings: OperatorSettings, peering: Peering, replica: ReplicaStatus | None) -> str:
+    if replica is None:
+        return peering.describe()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_JOINING_TIMEOUT):
+            await replica.is_known.wait()
+    state = replica.get()
+    text = f"joining the replicas of {settings.coordination.name!r}" if state is None else state.describe()
+    return text if settings.peering.standalone else f"{text}, {peering.describe()}"
 
 
 def _describe_place(resources: Collection[Resource], scopes: Collection[str | None]) -> str:

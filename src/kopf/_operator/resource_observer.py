@@ -33,7 +33,11 @@ _RESCANNING_INTERVAL = 60.0
 
 
 class ResourceObserver:
-    """Keeps the watchers in line with the resources of the cluster."""
+    """
+    Keeps the watchers in line with the resources of the cluster.
+
+    Large because all parts of the operator that depend on a discovery meet here.
+    """
 
     def __init__(self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering) -> None:
         self._runtime = runtime
@@ -43,11 +47,10 @@ class ResourceObserver:
         self._warnings = DiscoveryWarnings(runtime.api, registry)
         self._definitions = Definitions(runtime, registry, peering, is_lacking=lambda: self._warnings.are_given)
         self.watchers = Watchers(runtime, namespaces, clearance=peering.clear)
-        self._listeners: list[Callable[[Discovery, Collection[Resource]], None]] = []
-
-    def subscribe(self, listener: Callable[[Discovery, Collection[Resource]], None]) -> None:
-        """Call the listener after every discovery, also with the resources that are watched."""
-        self._listeners.append(listener)
+        self.on_discovery: Callable[[Discovery, Collection[Resource]], None] | None = None
+        """Called after every discovery, also with the resources that are watched."""
+        self.found: asyncio.Future[tuple[Discovery, Collection[Resource]]] = asyncio.get_running_loop().create_future()
+        """The first discovery, and the resources that are watched since then."""
 
     async def run(self) -> None:
         """Discover and watch, and discover again when something changes, forever."""
@@ -66,7 +69,7 @@ class ResourceObserver:
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
         await self._namespaces.start(group)
-        self._namespaces.subscribe(self._follow_namespaces)
+        self._namespaces.on_change = self._follow_namespaces
         self._peering.serve(self._namespaces.names)
         self._runtime.pause.subscribe(self.watchers.follow_pause)
         is_complete = await self._update(group)
@@ -91,8 +94,10 @@ class ResourceObserver:
         self._runtime.indexers.extend(self._registry.get_indexing())
         plan = self._registry.plan([resource for resource in discovery.resources if is_watchable(resource)])
         await self.watchers.update(plan, group, unavailable=discovery.unavailable)
-        for listener in self._listeners:
-            listener(discovery, plan.keys())
+        if self.on_discovery is not None:
+            self.on_discovery(discovery, plan.keys())
+        if not self.found.done():
+            self.found.set_result((discovery, plan.keys()))
         self._definitions.start(group)
         return not discovery.unavailable and not self._is_awaiting(discovery.resources)
 
@@ -106,7 +111,3 @@ class ResourceObserver:
         if not self.watchers.is_over:
             self._peering.serve(self._namespaces.names)
             self.watchers.follow_namespaces()
-
-    async def stop(self) -> None:
-        """Stop watching, and let running handlers finish."""
-        await self.watchers.stop()

@@ -44,7 +44,7 @@ from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
 from kopf._operator.namespace_patterns import NamespacePattern
 from kopf._operator.namespaces import Namespaces
-from kopf._operator.readiness_summary import ReadinessSummary, is_heard
+from kopf._operator.readiness_summary import is_heard, summarize_readiness
 from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.tasks import cancel, either, fail_together
 from kopf._serving.endpoints import Endpoint
@@ -58,6 +58,7 @@ from kopf._values.version import __version__
 if TYPE_CHECKING:
     from kopf._admission.webhooks import Webhooks
     from kopf._coordination.replicas import Replicas
+    from kopf._operator.replica_status import ReplicaStatus
 
 logger = logging.getLogger(__name__)
 
@@ -138,8 +139,13 @@ class Operator:
                 if (flag := self._setup.ready_flag) is not None:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)
-                async with self._serve(watchdog):
-                    await self._work(recorder, clock, ending)
+                replica = None
+                if self._setup.settings.coordination.mode is not None:
+                    from kopf._operator.replica_status import ReplicaStatus  # most operators are alone
+
+                    self._setup.observers.add(replica := ReplicaStatus())
+                async with self._serve(watchdog, replica):
+                    await self._work(recorder, clock, ending, replica)
             finally:
                 ending.set()
                 await self._shut_down()
@@ -148,7 +154,7 @@ class Operator:
         handlers = self._setup.registry.get_activities(activity)
         await self._activities.run(activity, handlers)
 
-    def _serve(self, watchdog: Watchdog) -> AbstractAsyncContextManager[None]:
+    def _serve(self, watchdog: Watchdog, replica: ReplicaStatus | None) -> AbstractAsyncContextManager[None]:
         setup = self._setup
         handlers = setup.registry.get_activities(Activity.PROBE)
 
@@ -164,11 +170,14 @@ class Operator:
             watchdog=watchdog,
             liveness=self._liveness,
             pause=self._pause,
+            replica=replica,
             probe=probe if handlers else None,
         )
         return serving(sources)
 
-    async def _work(self, recorder: EventRecorder, clock: Clock, ending: asyncio.Event) -> None:
+    async def _work(
+        self, recorder: EventRecorder, clock: Clock, ending: asyncio.Event, replica: ReplicaStatus | None
+    ) -> None:
         authenticator = Authenticator(self._vault, self._setup.registry, self._activities)
         if not self._vault.is_populated:
             login_logger.log(get_internal_level(), "Initial authentication has been initiated.")
@@ -189,12 +198,13 @@ class Operator:
                 helpers.append(coordinating)
             publishing = []
             if self._setup.tells_readiness and is_heard():
-                helpers.append(self._start_summary(runtime, observer, namespaces, peering))
+                summary = summarize_readiness(runtime, self._setup.registry, observer, namespaces, peering, replica)
+                helpers.append(asyncio.create_task(summary, name="summary of the readiness"))
             if self._setup.preflight:
                 helpers.append(_start_preflight(self._setup, runtime, observer, namespaces))
             if webhooks is not None:
                 helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
-                observer.subscribe(webhooks.accept_resources)
+                observer.on_discovery = webhooks.accept_resources
                 publishing.append(asyncio.create_task(webhooks.publish(), name="publisher of the webhooks"))
             observing = asyncio.create_task(observer.run(), name="observer")
             participating = asyncio.create_task(_take_part(peering, replicas), name="peering")
@@ -210,7 +220,7 @@ class Operator:
                 await cancel([observing, *publishing])
                 if webhooks is not None:
                     await webhooks.retire()
-                await observer.stop()
+                await observer.watchers.stop()
                 await cancel([participating])
                 await peering.leave()  # after everything is done, so that others do not interfere
                 if webhooks is not None:
@@ -218,18 +228,6 @@ class Operator:
                 await recorder.flush(_FLUSH_TIMEOUT)
         finally:
             await cancel(helpers)
-
-    def _start_summary(
-        self, runtime: Runtime, observer: ResourceObserver, namespaces: Namespaces, peering: Peering
-    ) -> asyncio.Task[None]:
-        replica = None
-        if runtime.settings.coordination.mode is not None:
-            from kopf._operator.replica_status import ReplicaStatus  # most operators are alone
-
-            self._setup.observers.add(replica := ReplicaStatus())
-        summary = ReadinessSummary(runtime, self._setup.registry, namespaces, peering, replica)
-        observer.subscribe(summary.accept_resources)
-        return asyncio.create_task(summary.run(), name="summary of the readiness")
 
     def _make_replicas(self, runtime: Runtime, observer: ResourceObserver) -> Replicas | None:
         if runtime.share.fence is None:
@@ -336,6 +334,5 @@ def _start_preflight(
     from kopf._operator.preflight import Preflight  # not all operators have it
 
     command = () if isinstance(setup.preflight, bool) else setup.preflight
-    preflight = Preflight(runtime, setup.registry, namespaces, setup.namespaces, command)
-    observer.subscribe(preflight.accept_resources)
+    preflight = Preflight(runtime, setup.registry, observer, namespaces, setup.namespaces, command)
     return asyncio.create_task(preflight.run(), name="preflight")
