@@ -102,6 +102,13 @@ def start(operator: Operator, api: API) -> Start:
     return start
 
 
+@pytest.fixture
+async def converting(start: Start) -> None:
+    """An operator that converts between both versions."""
+    declare()
+    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+
+
 async def wait_definition(api: API, condition: Callable[[Obj], object]) -> Obj:
     async with asyncio.timeout(PATIENCE):
         while not condition(obj := await api.request("GET", f"{CRDS}/{WIDGETS}")):
@@ -115,9 +122,7 @@ async def refuse(request: Awaitable[Any]) -> str:
     return str(info.value)
 
 
-async def test_reads_and_writes(start: Start, api: API) -> None:
-    declare()
-    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+async def test_reads_and_writes(converting: None, api: API) -> None:
     created = await api.request("POST", url("v1beta1"), make(5))
     shown = await api.request("GET", url("v1", "one"))
     assert (shown["apiVersion"], shown["kind"], shown["spec"]) == ("example.com/v1", "Widget", {"size": "5G"})
@@ -280,9 +285,7 @@ async def test_definitions_that_come_later_or_anew(start: Start, api: API, opera
     await wait_definition(api, lambda obj: obj["spec"]["conversion"]["strategy"] == "Webhook")
 
 
-async def test_definitions_that_are_applied_again_with_another_address(start: Start, api: API) -> None:
-    declare()
-    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+async def test_definitions_that_are_applied_again_with_another_address(converting: None, api: API) -> None:
     published = (await api.request("GET", f"{CRDS}/{WIDGETS}"))["spec"]["conversion"]
     address = {"url": "https://127.0.0.1:1/nobody", "caBundle": None}
     applied = {"spec": {"conversion": {"webhook": {"clientConfig": address}}}}
@@ -291,10 +294,8 @@ async def test_definitions_that_are_applied_again_with_another_address(start: St
 
 
 @pytest.mark.fastforward
-async def test_authorities_injected_by_others_are_left_alone(start: Start, api: API) -> None:
+async def test_authorities_injected_by_others_are_left_alone(converting: None, api: API) -> None:
     """Otherwise, both would write forever."""
-    declare()
-    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
     published = (await api.request("GET", f"{CRDS}/{WIDGETS}"))["spec"]["conversion"]
     authorities = base64.b64encode(2 * base64.b64decode(published["webhook"]["clientConfig"]["caBundle"])).decode()
     injected = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authorities}}}}}
@@ -306,18 +307,14 @@ async def test_authorities_injected_by_others_are_left_alone(start: Start, api: 
     assert found["spec"] == written["spec"]
 
 
-async def test_many_objects_at_once(start: Start, api: API, operator: Operator) -> None:
-    declare()
-    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+async def test_many_objects_at_once(converting: None, api: API, operator: Operator) -> None:
     for number in range(300):
         operator.cluster.create(make(number, name=f"obj{number:03}"))
     items = (await api.request("GET", url("v1")))["items"]
     assert [item["spec"]["size"] for item in items] == [f"{number}G" for number in range(300)]
 
 
-async def test_huge_objects(start: Start, api: API, operator: Operator, logs: Logs) -> None:
-    declare()
-    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+async def test_huge_objects(converting: None, api: API, operator: Operator, logs: Logs) -> None:
     notes = "x" * 1_000_000
     for number in range(9):
         operator.cluster.create(make(number, name=f"obj{number}", notes=notes))
@@ -379,10 +376,8 @@ async def test_temporary_errors_are_survived(start: Start, operator: Operator, l
     await start()
 
 
-async def test_replicas_take_over(start: Start, api: API, operator: Operator) -> None:
+async def test_replicas_take_over(converting: None, api: API, operator: Operator) -> None:
     """Each one has a server of its own, and does not fight for being asked."""
-    declare()
-    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
     first = await api.request("GET", f"{CRDS}/{WIDGETS}")
     replica = Operator(operator.cluster, operator.registry)
     replica.configure = configure

@@ -130,22 +130,15 @@ class ManagedServer:
             self._calls.append(f"{self._name} closed")
 
 
-async def test_context_managers(operator: Operator, calls: Journal[str]) -> None:
+@pytest.mark.parametrize("is_factory", [False, True])
+async def test_context_managers(operator: Operator, calls: Journal[str], *, is_factory: bool) -> None:
     declare()
-    use(operator, ManagedServer(calls, "it"))
+    use(operator, ManagedServer(calls, "it", ManagedServer(calls, "substitute") if is_factory else None))
     await operator.launch()
     await calls.wait_length(2)
     await operator.stop()
-    assert calls == ["it entered", "it called", "it closed", "it exited"]
-
-
-async def test_context_managers_as_factories(operator: Operator, calls: Journal[str]) -> None:
-    declare()
-    use(operator, ManagedServer(calls, "it", ManagedServer(calls, "substitute")))
-    await operator.launch()
-    await calls.wait_length(2)
-    await operator.stop()
-    assert calls == ["it entered", "substitute called", "substitute closed", "it exited"]
+    name = "substitute" if is_factory else "it"
+    assert calls == ["it entered", f"{name} called", f"{name} closed", "it exited"]
 
 
 async def test_reviews_are_answered_until_the_end(

@@ -145,64 +145,77 @@ def test_breaking_changes_are_told_from_harmless_ones(
     assert change in output.splitlines()
 
 
+MISTAKEN = HANDLERS.replace("spec: Spec", "spec: Spek")
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "problem"),
+    ("path", "text", "problem"),
     [
-        ("field: int", "field: complex", "models.py:5: Spec.field: complex has no schema; use float."),
         (
-            'other: str = ""',
-            "other: 'Spec | None' = None",
+            "models.py",
+            MODELS.replace("field: int", "field: complex"),
+            "models.py:5: Spec.field: complex has no schema; use float.",
+        ),
+        (
+            "models.py",
+            MODELS.replace('other: str = ""', "other: 'Spec | None' = None"),
             "models.py:5: Spec.other: Spec contains itself, but schemas are finite; use dict[str, Any] here.",
         ),
         (
-            "field: int = 1",
-            "field: 'kopf.Quantiy' = '1'",
+            "models.py",
+            MODELS.replace("field: int = 1", "field: 'kopf.Quantiy' = '1'"),
             "models.py:5: Spec: module 'kopf' has no attribute 'Quantiy'",
         ),
-        ("field: int = 1", "field: 'Itn' = 1", "models.py:5: Spec: name 'Itn' is not defined; declare it before"),
-        ("storage=False", "storage=True", "models.py:17: Example: exactly one version must have storage=True"),
-        ('version="v1beta1"', 'version="v1"', "models.py:17: Example is declared twice as example.com/v1."),
         (
-            "storage=False",
-            "short_names=['x']",
+            "models.py",
+            MODELS.replace("field: int = 1", "field: 'Itn' = 1"),
+            "models.py:5: Spec: name 'Itn' is not defined; declare it before",
+        ),
+        (
+            "models.py",
+            MODELS.replace("storage=False", "storage=True"),
+            "models.py:17: Example: exactly one version must have storage=True",
+        ),
+        (
+            "models.py",
+            MODELS.replace('version="v1beta1"', 'version="v1"'),
+            "models.py:17: Example is declared twice as example.com/v1.",
+        ),
+        (
+            "models.py",
+            MODELS.replace("storage=False", "short_names=['x']"),
             "models.py:17: Example of v1beta1 and Example of v1 are versions of one kind",
         ),
         (
-            "phase: str | None = None",
-            "phase: str",
+            "models.py",
+            MODELS.replace("phase: str | None = None", "phase: str"),
             "models.py:10: Status: a new object has no status, so its fields need default values: phase.",
         ),
         (
-            'group="example.com", version="v1"):',
-            'group="example", version="v1"):',
+            "models.py",
+            MODELS.replace('group="example.com", version="v1"):', 'group="example", version="v1"):'),
             "models.py:14: Example: the group must be a domain with a dot, e.g. 'example.com', not 'example'.",
         ),
         (
-            'version="v1"):',
-            'version="v1", columns={"F": ".spec.feild"}):',
+            "models.py",
+            MODELS.replace('version="v1"):', 'version="v1", columns={"F": ".spec.feild"}):'),
             "Example: there is no field 'feild' for the path '.spec.feild'. Did you mean 'field'?",
+        ),
+        (
+            "handlers.py",
+            f"from __future__ import annotations\n{MISTAKEN}",
+            "handlers.py:6: create_fn() takes 'spec' as 'Spek', but name 'Spek' is not defined. Did you mean 'Spec'?",
         ),
     ],
 )
 def test_what_cannot_be_is_said_with_its_place(
     start: Starter,
     folder: pathlib.Path,
-    old: str,
-    new: str,
+    path: str,
+    text: str,
     problem: str,
 ) -> None:
-    (folder / "models.py").write_text(MODELS.replace(old, new))
-    assert problem in run(start, "handlers.py", code=1)
-    with start("run", "handlers.py", log="run.log") as process:
-        assert process.wait() == 1
-        assert problem in process.output
-
-
-def test_mistakes_in_annotations_of_handlers_are_said_with_their_place(start: Starter, folder: pathlib.Path) -> None:
-    (folder / "handlers.py").write_text(
-        f"from __future__ import annotations\n{HANDLERS.replace('spec: Spec', 'spec: Spek')}"
-    )
-    problem = "handlers.py:6: create_fn() takes 'spec' as 'Spek', but name 'Spek' is not defined. Did you mean 'Spec'?"
+    (folder / path).write_text(text)
     assert problem in run(start, "handlers.py", code=1)
     with start("run", "handlers.py", log="run.log") as process:
         assert process.wait() == 1

@@ -53,6 +53,13 @@ def handlers(tmp_path: pathlib.Path) -> str:
 
 
 @pytest.fixture
+def cluster(cluster: LocalCluster) -> LocalCluster:
+    """The same cluster, with the object as nobody has handled it."""
+    put(cluster)
+    return cluster
+
+
+@pytest.fixture
 def explain(cluster: LocalCluster) -> Explain:
     def explain(*args: str, **env: str) -> Result:
         env = {"KUBECONFIG": str(cluster.kubeconfig), **env}
@@ -106,7 +113,6 @@ def test_the_object_alone(cluster: LocalCluster, explain: Explain) -> None:
 
 
 def test_the_files_of_the_operator(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
-    put(cluster)
     result = explain("KopfExample", "obj", handlers)
     assert result.exit_code == 0
     lines = result.output.splitlines()
@@ -116,7 +122,6 @@ def test_the_files_of_the_operator(cluster: LocalCluster, explain: Explain, hand
 
 
 def test_resources_with_names_as_in_kubectl(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
-    put(cluster)
     for resource in ("kex", "kopfexamples.kopf.dev", "kopfexamples.v1.kopf.dev"):
         result, expected = explain(f"{resource}/obj", handlers, "--json"), explain(resource, "obj", handlers, "--json")
         assert json.loads(result.output)["handlers"] == json.loads(expected.output)["handlers"]
@@ -137,7 +142,6 @@ def test_files_with_no_handlers_for_the_resource(cluster: LocalCluster, explain:
 
 
 def test_programs_get_all_of_it(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
-    put(cluster)
     answer = json.loads(explain("kopfexamples.kopf.dev", "obj", handlers, "--json").stdout)
     assert answer["schema"] == "kopf.dev/explanation/v1"
     assert (answer["source"], answer["operator"], answer["object"]["name"]) == ("object", None, "obj")
@@ -156,7 +160,6 @@ def test_programs_get_nothing_of_what_the_files_print(
     explain: Explain,
     tmp_path: pathlib.Path,
 ) -> None:
-    put(cluster)
     (tmp_path / "printing.py").write_text(
         "import kopf\nprint('imported')\n"
         "@kopf.on.create('kopfexamples', when=lambda **_: print('asked'))\ndef fn(**_): ...\n"
@@ -167,7 +170,6 @@ def test_programs_get_nothing_of_what_the_files_print(
 
 
 def test_events_are_told_the_latest_first(cluster: LocalCluster, explain: Explain) -> None:
-    put(cluster)
     uid = request(cluster, "GET", PATH)["metadata"]["uid"]
     for number, target in enumerate([uid, uid, "other"]):
         request(
@@ -222,7 +224,6 @@ def test_known_operators_are_told(cluster: LocalCluster, explain: Explain) -> No
             "status": {"slave": {**record, "priority": 1}, "master": master, "replica": master},
         }
     )
-    put(cluster)
     [line] = [line for line in explain("kex", "obj").output.splitlines() if "in the peering 'default'" in line]
     assert line.endswith(": master (priority 9), slave (priority 1); all but the first one are paused.")
 
@@ -247,7 +248,6 @@ def test_objects_handled_with_the_state_in_the_status(cluster: LocalCluster, exp
             "update_fn": {"started": "2026-11-23T00:00:00+00:00", "retries": 3, "purpose": "update", "message": "oops"},
         },
     }
-    put(cluster)
     request(cluster, "PUT", f"{PATH}/status", {**request(cluster, "GET", PATH), "status": {"kopf": state}})
     lines = explain("kex", "obj", handlers).output.splitlines()
     assert '  ~ spec.duration: "5m" → "1m"' in lines
@@ -276,14 +276,12 @@ def test_objects_handled_with_the_state_in_the_status(cluster: LocalCluster, exp
     ],
 )
 def test_mistakes(cluster: LocalCluster, explain: Explain, args: list[str], text: str) -> None:
-    put(cluster)
     result = explain(*args)
     assert result.exit_code == 1
     assert text in result.output
 
 
 def test_ambiguous_names(cluster: LocalCluster, explain: Explain) -> None:
-    put(cluster)
     other = copy.deepcopy(CRD)
     other["metadata"]["name"], other["spec"]["group"] = "kopfexamples.example.com", "example.com"
     cluster.apply(other)
@@ -294,7 +292,6 @@ def test_ambiguous_names(cluster: LocalCluster, explain: Explain) -> None:
 
 
 def test_what_is_not_permitted(cluster: LocalCluster, explain: Explain) -> None:
-    put(cluster)
     cluster.faults.inject(status=403, resource="events", verb="list")
     result = explain("kex", "obj")
     assert result.exit_code == 0
@@ -361,7 +358,6 @@ def endpoint(cluster: LocalCluster, start: Starter, handlers: str) -> Iterator[s
 
 
 def test_operators_are_asked(cluster: LocalCluster, explain: Explain, endpoint: str) -> None:
-    put(cluster)
     command = ["kex", "obj", "--endpoint", endpoint, "--token", TOKEN]
     while "  It is handled: there is nothing to do." not in (result := explain(*command)).output:
         pass  # until it watches the resource, and the object was handled before it was read
@@ -399,7 +395,6 @@ def test_other_servers_are_no_operators(cluster: LocalCluster, explain: Explain,
         server.close()
 
     received: list[bytes] = []
-    put(cluster)
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve)
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -424,7 +419,6 @@ def test_redirects_are_not_followed(cluster: LocalCluster, explain: Explain) -> 
                 connection.sendall(head.encode())
 
     received: list[bytes] = []
-    put(cluster)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         thread = threading.Thread(target=serve)
@@ -436,7 +430,6 @@ def test_redirects_are_not_followed(cluster: LocalCluster, explain: Explain) -> 
 
 
 def test_endpoints_that_nobody_serves(cluster: LocalCluster, explain: Explain) -> None:
-    put(cluster)
     output = explain("kex", "obj", "--endpoint", "http://127.0.0.1:1").output
     assert "127.0.0.1:1: the connection has failed: Connection refused." in output
     result = explain("kex", "obj", "--endpoint", "127.0.0.1:8090")
@@ -445,7 +438,6 @@ def test_endpoints_that_nobody_serves(cluster: LocalCluster, explain: Explain) -
 
 
 def test_nothing_is_written(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
-    put(cluster)
     before = cluster.counters
     explain("kex", "obj", handlers)
     written = {key for key, count in cluster.counters.items() if before.get(key) != count}
