@@ -8,7 +8,6 @@ direction, the original is needed: ``make migration`` installs and runs it.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from tests.behaviour.objects import API, Obj, Objects, get_annotations, watch
 from tests.behaviour.replica_sets import COPIED, create_replica_set, get_callers, is_handled
 from tests.behaviour.running import Operator
 from tests.conftest import ORIGINAL_MISSING
+from tests.differential.hosting import get_original_python
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "half-handled"
 
@@ -44,10 +44,10 @@ def scenario(request: pytest.FixtureRequest) -> Scenario:
 @pytest.fixture
 def original() -> str:
     """The command of the original framework; if it is not installed, the test is skipped, and the summary says so."""
-    path = os.environ.get("KOPF_ORIGINAL")
-    if path is None:
+    python = get_original_python()
+    if python is None:
         pytest.skip(ORIGINAL_MISSING)
-    return path
+    return str(pathlib.Path(python).parent / "kopf")
 
 
 def load_operator(load: Load) -> None:

@@ -21,8 +21,8 @@ PLAN = Plan(duration=8, objects=30, pace=0.6, seed=0, changes=100, trouble=TROUB
 @pytest.mark.timeout(300)
 async def test_soak(tmp_path: pathlib.Path) -> None:
     report = await soak(PLAN, tmp_path)
-    assert report.is_enough(PLAN)
     assert not report.failures, report.describe()
+    assert report.is_enough(PLAN)
 
 
 @pytest.mark.parametrize(("creep", "peak", "is_failed"), [(1.9, 0, False), (3.0, 0, True), (1.0, 30, False)])

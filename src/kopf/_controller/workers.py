@@ -103,10 +103,12 @@ class Workers:
 
         Handlers can cancel their own tasks: usually by a library for timeouts that comes too late with it.
         """
-        if self._queue.is_closed or self._runtime.pause.is_held(key):
+        task = self._tasks[key]
+        # The fence interrupts workers without a request to cancel them.
+        if self._queue.is_closed or self._runtime.pause.is_held(key) or not task.cancelling():
             return False
-        while self._tasks[key].cancelling():
-            self._tasks[key].uncancel()
+        while task.uncancel():
+            pass
         return True
 
     async def catch_up(self) -> None:

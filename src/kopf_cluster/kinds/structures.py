@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import gzip
 import importlib.resources
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -105,6 +106,9 @@ class Structure:
 
 
 _COMPILED: Final[dict[str, Structure]] = {}
+_UNFINISHED: Final[dict[str, Structure]] = {}
+"""Those that are compiled now. Clusters in other threads must not see them before all their fields are there."""
+_COMPILING: Final = threading.RLock()
 
 
 def of_definition(name: str) -> Structure:
@@ -114,11 +118,23 @@ def of_definition(name: str) -> Structure:
     """
     found = _COMPILED.get(name)
     if found is None:
-        node = read_node(name)
-        found = _COMPILED[name] = _make_shape(node, name)
+        with _COMPILING:
+            found = _COMPILED.get(name) or _UNFINISHED.get(name) or _define(name)
+    return found
+
+
+def _define(name: str) -> Structure:
+    is_outermost, node = not _UNFINISHED, read_node(name)
+    found = _UNFINISHED[name] = _make_shape(node, name)
+    try:
         _fill(found, node)
         if name in _SCHEMAS_OR:
             found.exact, found.items = _SCHEMAS_OR[name], of_definition(messages.SCHEMA)
+        if is_outermost:
+            _COMPILED.update(_UNFINISHED)
+    finally:
+        if is_outermost:
+            _UNFINISHED.clear()
     return found
 
 

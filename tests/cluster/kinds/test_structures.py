@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import concurrent.futures
+
 import pytest
 
 from kopf_cluster.kinds import resources, structures
@@ -108,3 +110,25 @@ def test_lists_are_known_by_fields_that_exist() -> None:
                 strategies.find(structure, "[]", key)
             assert structure.list_type != "map" or structure.map_keys
             assert set(structure.required) <= structure.fields.keys()
+
+
+def test_they_are_seen_only_when_they_are_complete_by_clusters_in_other_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(structures, "_COMPILED", {})
+    read_node, seen = structures.read_node, list[concurrent.futures.Future[set[str]]]()
+
+    def look() -> set[str]:
+        return {*structures.of_definition(POD).fields}
+
+    def read_in_the_middle(name: str) -> structures.Node:
+        if name != POD and not seen:
+            seen.append(pool.submit(look))
+            concurrent.futures.wait(seen, timeout=0.1)  # it would see what is there by now
+        return read_node(name)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        monkeypatch.setattr(structures, "read_node", read_in_the_middle)
+        fields = look()
+    assert "spec" in fields
+    assert seen[0].result() == fields
