@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import kopf
 from kopf._storage.annotation_names import AnnotationNaming, list_managed_prefixes, mark_prefix
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
@@ -59,9 +61,13 @@ def test_the_limits_are_used_in_full() -> None:
     assert len(v1) == 63
 
 
-def test_there_can_be_no_prefix() -> None:
-    assert AnnotationNaming(prefix=None).make_keys("fn/a") == ("fn.a",)
-    assert AnnotationNaming(prefix=None).make_keys("x" * 64) == ("x" * 56 + "-SItAqA",)
+@pytest.mark.parametrize(
+    "cls", [kopf.AnnotationsProgressStorage, kopf.SmartProgressStorage, kopf.AnnotationsDiffBaseStorage]
+)
+@pytest.mark.parametrize("prefix", ["", None])
+def test_there_must_be_a_prefix(cls: Callable[..., object], prefix: str | None) -> None:
+    with pytest.raises(ValueError, match="need a prefix"):
+        cls(prefix=prefix)
 
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/#syntax-and-character-set
@@ -114,12 +120,9 @@ def test_different_ids_have_different_names(one: str, two: str) -> None:
         (CUSTOM, {}, {"my-op.example.com/kopf-managed": "yes"}),
         (CUSTOM, {"other.com/kopf-managed": "yes"}, {"my-op.example.com/kopf-managed": "yes"}),
         (CUSTOM, {"my-op.example.com/kopf-managed": "yes"}, {}),
-        (None, {}, {}),
     ],
 )
-def test_custom_prefixes_are_marked_once(
-    prefix: str | None, annotations: dict[str, str], expected: dict[str, str]
-) -> None:
+def test_custom_prefixes_are_marked_once(prefix: str, annotations: dict[str, str], expected: dict[str, str]) -> None:
     patch = Patch()
     mark_prefix(prefix, body=Body({"metadata": {"annotations": annotations}}), patch=patch)
     mark_prefix(prefix, body=Body({"metadata": {"annotations": annotations}}), patch=patch)

@@ -36,11 +36,15 @@ class AnnotationNaming:
 
     Subclasses of storages in existing operators call and override these methods.
 
-    :param prefix: the prefix of all names; ``None`` for names without a prefix.
+    :param prefix: the prefix of all names, e.g. ``my-operator.example.com``.
     :param v1: whether to use the older form of names, too, for compatibility with older operators.
+
+    Raises :class:`ValueError` without a prefix: nothing would tell our annotations from those of others.
     """
 
-    def __init__(self, *, prefix: str | None, v1: bool = True) -> None:
+    def __init__(self, *, prefix: str, v1: bool = True) -> None:
+        if not prefix:
+            raise ValueError("Storages in annotations need a prefix, e.g. prefix='my-operator.example.com'.")
         self.prefix = prefix
         self.v1 = v1
         self._cache: dict[str, tuple[str, ...]] = {}
@@ -89,7 +93,7 @@ class AnnotationNaming:
 
     @property
     def _prefix_length(self) -> int:
-        return len(self.prefix) + 1 if self.prefix else 0
+        return len(self.prefix) + 1
 
     @property
     def _has_v1(self) -> bool:
@@ -97,7 +101,7 @@ class AnnotationNaming:
         return MAX_LENGTH - self._prefix_length > _HASH_LENGTH + 1
 
     def _join(self, key: str) -> str:
-        return f"{self.prefix}/{key}" if self.prefix else key
+        return f"{self.prefix}/{key}"
 
 
 def has_copied_annotations(obj: KubeObject) -> bool:
@@ -116,9 +120,9 @@ def _hash(text: str) -> str:
     return base64.b64encode(digest, altchars=b"-.").decode("ascii").rstrip("=-.")
 
 
-def mark_prefix(prefix: str | None, *, body: Body, patch: Patch) -> None:
+def mark_prefix(prefix: str, *, body: Body, patch: Patch) -> None:
     """Mark a custom prefix on the object, so that other operators ignore its annotations."""
-    if prefix is None or prefix in _UNMARKED_PREFIXES:
+    if prefix in _UNMARKED_PREFIXES:
         return
     marker = f"{prefix}/{_MARKER}"
     if marker not in (body.object.head.annotations or {}) and marker not in patch.metadata.annotations:

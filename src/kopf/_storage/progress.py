@@ -131,7 +131,7 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
     @property
     def own_prefix(self) -> str | None:
         # Subclasses can use other annotations.
-        return f"{self.prefix}/" if self.prefix and type(self) is AnnotationsProgressStorage else None
+        return f"{self.prefix}/" if type(self) is AnnotationsProgressStorage else None
 
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not AnnotationsProgressStorage:
