@@ -26,7 +26,7 @@ import kopf
 from benchmarks.simulations import CRD
 from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.controller_registry import Controllers
-from kopf._controller.ownership import Ownership
+from kopf._controller.owned_objects import Ownership
 from kopf._models.crds import make_definitions
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from kopf._coordination.membership import PeeringPause
+from kopf._coordination.peering_pause import PeeringPause
 from kopf._coordination.records import Site
 from tests.runtimes import make_runtime
 

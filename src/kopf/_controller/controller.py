@@ -34,7 +34,7 @@ from kopf._values.slots import Slots, get_slot
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
-    from kopf._controller.ownership import Ownership
+    from kopf._controller.owned_objects import Ownership
 
 _DAEMONS_EXIT_TIMEOUT = 5.0
 """How long daemons may take to exit when the operator does, until they are cancelled, in seconds."""
@@ -311,7 +311,7 @@ def _list_runs(background: Background | None) -> Sequence[RunView]:
 
 
 def _make_ownership(runtime: Runtime, handlers: HandlersOfResource) -> Ownership:
-    from kopf._controller.ownership import Ownership  # for most resources, no handler asks for owned objects
+    from kopf._controller.owned_objects import Ownership  # for most resources, no handler asks for owned objects
 
     return Ownership(runtime.controllers, handlers.owners, comparable_versions=runtime.comparable_versions)
 
