@@ -365,7 +365,9 @@ def test_broken_manifests_are_reported_and_can_be_mended(start: Starter, folder:
         process.wait_for("authentication has finished")
         (folder / "obj.yaml").write_text(good.replace("KopfExample", "Unknown"))
         process.wait_for('Cannot apply obj.yaml: .*no matches for kind "Unknown"')
-        (folder / "obj.yaml").write_text(good)
+        (folder / "obj.yaml").write_text(
+            yaml.dump({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(good)]})
+        )
         process.wait_for("Applied obj.yaml: KopfExample default/kopf-example-1$")
         process.wait_for("Hello, kopf-example-1!")
 

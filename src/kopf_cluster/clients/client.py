@@ -147,7 +147,8 @@ class Client:
     def apply(self, manifests: Manifests, *, admission: bool = True) -> Objs:
         """Create the objects, or merge the manifests into the existing ones; return their new states.
 
-        * ``manifests``: one manifest as a dict; a text with any number of YAML documents; or a path to such a file.
+        * ``manifests``: one manifest as a dict; a text with any number of YAML documents; or a path to such a file. The
+          items of a ``kind: List`` are applied one by one.
         * ``admission``: whether the server calls admission webhooks.
 
         Raises `TypeError` or `ValueError` if the manifests are no objects.
@@ -246,10 +247,20 @@ def _read(manifests: Manifests) -> list[Any]:
             f"not of the type {type(manifests).__name__!r}"
         )
     documents = list(yaml.safe_load_all(manifests)) if isinstance(manifests, str) else [manifests]
-    for document in documents:
-        if document and not isinstance(document, Mapping):
-            raise ValueError(f"there is no object in the YAML: {document!r:.80}; for a path, use pathlib.Path()")
-    return [_clean(document) for document in documents if document]
+    objects = [item for document in documents for item in list_objects(document)]
+    for item in objects:
+        if not isinstance(item, Mapping):
+            raise ValueError(f"there is no object in the YAML: {item!r:.80}; for a path, use pathlib.Path()")
+        if not isinstance(item.get("metadata") or {}, Mapping):
+            raise ValueError(f"the metadata is no object: {item['metadata']!r:.80}")
+    return [_clean(item) for item in objects]
+
+
+def list_objects(document: Any) -> list[Any]:
+    """List the objects of a document: itself, its items if it is a list (``kind: List``), or none if it is empty."""
+    if isinstance(document, Mapping) and document.get("kind") == "List":
+        return list(document.get("items") or ())
+    return [document] if document else []
 
 
 def _clean(document: Any) -> Any:

@@ -60,8 +60,11 @@ class Manifests:
             await self._apply(path, document)
 
     def _read(self, path: pathlib.Path) -> list[Any]:
+        from kopf_cluster.clients.client import list_objects  # most commands have no cluster
+
         try:
-            return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+            documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+            return [item for document in documents for item in list_objects(document)]
         except (OSError, UnicodeError, yaml.YAMLError) as e:
             self._say(f"Cannot apply {path}: {e}", fg="red")
             return []
