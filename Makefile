@@ -98,8 +98,9 @@ random: $(STAMP)  ## try 2,000 examples of each law; lives of random operators; 
 	$(BIN)/python -m pytest -n $(WORKERS) --timeout 0 --hypothesis-profile=nightly -m hypothesis tests $(ARGS)
 	KOPF_HOSTILE_INPUTS=10000 KOPF_TEST_EVENTS=100000 KOPF_TEST_SCRIPTS=1 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
 		--hypothesis-profile=nightly tests/cluster/rounds $(ARGS)
-	KOPF_STATE_MACHINE_EXAMPLES=2000 KOPF_TEST_EXITS=60 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
-		tests/behaviour/test_state_machine.py tests/behaviour/test_saving_at_exit.py $(ARGS)
+	KOPF_STATE_MACHINE_EXAMPLES=2000 KOPF_TEST_EXITS=60 KOPF_TEST_KILLS=600 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
+		tests/behaviour/test_state_machine.py tests/behaviour/test_saving_at_exit.py \
+		tests/behaviour/test_kills.py tests/behaviour/test_reconciling_kills.py $(ARGS)
 
 replicas: $(STAMP)  ## live 5,000 lives of the protocol of replicas, and 500 of whole operators; takes half an hour
 	KOPF_REPLICA_WORLDS=5000 KOPF_REPLICA_STORIES=250 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
