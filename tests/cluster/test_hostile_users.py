@@ -243,7 +243,7 @@ async def test_strategic_patches_take_linear_time(client: Client, patch: Any) ->
     started = time.process_time()
     for _ in range(2):
         assert (await client.send_patch(f"{path}/one", patch, STRATEGIC)).status == 200
-    assert time.process_time() - started < 4
+    assert time.process_time() - started < 10
 
 
 async def test_broken_json_is_refused_by_strict_validation(client: Client) -> None:

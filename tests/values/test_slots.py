@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import timeit
 import uuid
 from collections import Counter
 
@@ -43,12 +42,6 @@ def test_random_uids_are_spread_evenly() -> None:
     mean = 20_000 / SLOT_COUNT
     assert max(counts.values()) < mean * 1.6
     assert min(counts.values()) > mean * 0.6
-
-
-def test_slots_are_cheap() -> None:
-    uid = str(uuid.uuid4())
-    best = min(timeit.repeat(lambda: get_slot(uid), number=1_000, repeat=20)) / 1_000
-    assert best < 20e-6  # 3 to 4 microseconds on quiet machines
 
 
 @pytest.mark.parametrize(
