@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from kopf._events.event_records import EventRecord, EventReport
 from kopf._settings.settings import PostingSettings
-from kopf._values.recent_items import RecentItems
+from kopf._values.lru_dict import LRUDict
 
 CAPACITY = 2000
 """The number of the latest events and objects that are remembered."""
@@ -39,7 +39,7 @@ class EventBudgets:
 
     def __init__(self, settings: PostingSettings) -> None:
         self._settings = settings
-        self._of_objects: RecentItems[Hashable, TokenBucket] = RecentItems(CAPACITY)
+        self._of_objects: LRUDict[Hashable, TokenBucket] = LRUDict(CAPACITY)
         self._total: TokenBucket | None = None
 
     def spend(self, obj: Hashable, now: float, *, is_explicit: bool) -> bool:
@@ -83,8 +83,8 @@ class EventCorrelator:
 
     def __init__(self, settings: PostingSettings) -> None:
         self._settings = settings
-        self._records: RecentItems[Hashable, EventRecord] = RecentItems(CAPACITY)
-        self._messages: RecentItems[Hashable, _Messages] = RecentItems(CAPACITY)
+        self._records: LRUDict[Hashable, EventRecord] = LRUDict(CAPACITY)
+        self._messages: LRUDict[Hashable, _Messages] = LRUDict(CAPACITY)
         self._budgets = EventBudgets(settings)
 
     def accept(self, report: EventReport, now: float) -> tuple[EventRecord, bool]:
@@ -126,7 +126,7 @@ class _Messages:
 V = TypeVar("V", _Messages, EventRecord)
 
 
-def _forget_until(moment: float, items: RecentItems[Hashable, V]) -> None:
+def _forget_until(moment: float, items: LRUDict[Hashable, V]) -> None:
     """Forget the items that were updated at that moment or before."""
     while items and next(iter(items.values())).updated_at <= moment:
         items.popitem(last=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable
 
-from kopf._values.recent_items import RecentItems
+from kopf._values.lru_dict import LRUDict
 
 
 class Once:
@@ -18,7 +18,7 @@ class Once:
     __slots__ = ("_said",)
 
     def __init__(self, *, limit: int = sys.maxsize) -> None:
-        self._said: RecentItems[Hashable, Hashable] = RecentItems(limit)
+        self._said: LRUDict[Hashable, Hashable] = LRUDict(limit)
 
     def __len__(self) -> int:
         return len(self._said)

@@ -16,7 +16,7 @@ from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.history import WARNING, History, ObjectRecord
 from kopf._insight.console.texts import WITHHELD, cut, show_error, show_value
-from kopf._values.recent_items import RecentItems
+from kopf._values.lru_dict import LRUDict
 from kopf._values.records import Record
 
 MAX_GROUPS = 200
@@ -30,7 +30,7 @@ class GroupedErrors:
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self._groups: RecentItems[tuple[str, str, str], dict[str, Any]] = RecentItems(MAX_GROUPS)
+        self._groups: LRUDict[tuple[str, str, str], dict[str, Any]] = LRUDict(MAX_GROUPS)
         """The groups for the page, by the handler, the text, and the place in the code."""
 
     def add(self, who: str, error: BaseException, record: ObjectRecord) -> None:
@@ -86,7 +86,7 @@ class BackgroundRuns:
     """The daemons & timers of all objects, the latest ones last."""
 
     def __init__(self) -> None:
-        self._runs: RecentItems[tuple[str, int], _Run] = RecentItems(MAX_RUNS)
+        self._runs: LRUDict[tuple[str, int], _Run] = LRUDict(MAX_RUNS)
 
     def begin(self, record: ObjectRecord, handler: SpawningHandler, at: float) -> None:
         """Note that it runs since that time, in seconds since the epoch."""

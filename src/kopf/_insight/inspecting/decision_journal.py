@@ -23,10 +23,10 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.explanation import AttemptInfo, DecisionInfo, Outcome
 from kopf._insight.explaining.handler_verdicts import TITLES
 from kopf._insight.explaining.redacted_texts import RedactedTexts, shorten, show_time
+from kopf._values.lru_dict import LRUDict
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
-from kopf._values.recent_items import RecentItems
 from kopf._values.records import Record, field
 from kopf._values.resources import Resource
 
@@ -117,7 +117,7 @@ class DecisionJournal(Observer):
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self._records: RecentItems[ObjectKey, ObjectDecisions] = RecentItems(MAX_OBJECTS)
+        self._records: LRUDict[ObjectKey, ObjectDecisions] = LRUDict(MAX_OBJECTS)
         self._attempts: dict[int, tuple[ObjectKey, AttemptNote]] = {}
         """The running attempts, by their numbers."""
 

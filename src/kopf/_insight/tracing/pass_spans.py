@@ -16,8 +16,8 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tra
 from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import ControllerView, Observer
+from kopf._values.lru_dict import LRUDict
 from kopf._values.objects import KubeObject
-from kopf._values.recent_items import RecentItems
 from kopf._values.records import Record
 from kopf._values.resources import Resource
 
@@ -49,7 +49,7 @@ class PassSpans(Observer):
     :param objects: remembers the latest spans of objects, by their uids.
     """
 
-    def __init__(self, tracer: Tracer, objects: RecentItems[str, SpanContext]) -> None:
+    def __init__(self, tracer: Tracer, objects: LRUDict[str, SpanContext]) -> None:
         self._tracer = tracer
         self._objects = objects
         self._queued: dict[_Key, int] = {}

@@ -24,7 +24,7 @@ from kopf._handlers.causes import Cause, ResourceCause, WebhookCause
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._insight.tracing.pass_spans import MAX_SPANS, Attributes, PassSpans, describe_object
-from kopf._values.recent_items import RecentItems
+from kopf._values.lru_dict import LRUDict
 from kopf._values.references import ObjectReference
 from kopf._values.reviews import Response
 
@@ -67,10 +67,10 @@ def marking_logs() -> Iterator[None]:
 class AttemptSpans(Observer):
     """Makes the spans of attempts; attempts outside of passes (timers, daemons, raw events) begin traces."""
 
-    def __init__(self, tracer: Tracer, objects: RecentItems[str, SpanContext]) -> None:
+    def __init__(self, tracer: Tracer, objects: LRUDict[str, SpanContext]) -> None:
         self._tracer = tracer
         self._objects = objects
-        self._attempts = RecentItems[tuple[str, str], SpanContext](MAX_SPANS)
+        self._attempts = LRUDict[tuple[str, str], SpanContext](MAX_SPANS)
         """The attempts that will be repeated, by the uids of objects and the ids of handlers."""
         self._spans: dict[int, tuple[Span, Token[context.Context]]] = {}
 
@@ -216,7 +216,7 @@ class ReviewSpans(Observer):
 class EventSpans(Observer):
     """Makes the spans of Kubernetes events: from when they were reported until they were posted."""
 
-    def __init__(self, tracer: Tracer, objects: RecentItems[str, SpanContext]) -> None:
+    def __init__(self, tracer: Tracer, objects: LRUDict[str, SpanContext]) -> None:
         self._tracer = tracer
         self._objects = objects
 
@@ -234,7 +234,7 @@ class EventSpans(Observer):
 
 def start_tracing(observers: Observers, tracer: Tracer) -> None:
     """Trace the work of the operator from now on."""
-    objects = RecentItems[str, SpanContext](MAX_SPANS)
+    objects = LRUDict[str, SpanContext](MAX_SPANS)
     observers.add(
         PassSpans(tracer, objects),
         AttemptSpans(tracer, objects),

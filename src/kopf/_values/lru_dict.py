@@ -1,4 +1,4 @@
-"""Recent items: a mapping with a limit, which forgets the items that were not used for the longest time."""
+"""A dictionary with a limit, which forgets the least recently used items (LRU)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class RecentItems(OrderedDict[K, V]):
+class LRUDict(OrderedDict[K, V]):
     """
     The items, the latest ones last. Only :meth:`note` and :meth:`obtain` are uses.
 
