@@ -123,7 +123,7 @@ class Process:
             read = self.accept_read
             self.request(name, lambda name=name: self.world.store.get(name), read)  # type: ignore[misc]
         if step.is_listing:
-            self.request("", lambda: list(self.world.store.values()), self.accept_list)
+            self.request("", self.world.list_labelled, self.accept_list)
 
     def tell(self, fn: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
@@ -234,11 +234,22 @@ class World:
         self.writes += 1
         holders = [item.holder for name, item in self.store.items() if name not in ("op", lease.name)]
         assert lease.name == "op" or not lease.holder or lease.holder not in holders, "it has two Leases"
-        lease = self.store[lease.name] = replace(lease, version=str(self.version), acquired=lease.acquired or "now")
+        lease = self.store[lease.name] = replace(
+            lease, version=str(self.version), acquired=lease.acquired or "now", is_ours=True
+        )
         for process in self.processes:
             process.watch(lease, is_deleted=False)
         self.check_reports()
         return lease
+
+    def list_labelled(self) -> list[Lease]:
+        return [lease for lease in self.store.values() if lease.is_ours]
+
+    def remove_label(self, name: str) -> None:
+        """For those who select Leases by the label, the Lease is gone."""
+        lease = self.store[name]
+        self.delete(name)
+        self.store[name] = replace(lease, version=str(self.version), is_ours=False)
 
     def delete(self, name: str) -> None:
         if (lease := self.store.pop(name, None)) is not None:

@@ -44,7 +44,7 @@ def settle(world: World, limit: float = 60) -> None:
     world.run(world.now + 10)
 
 
-ACTIONS = ("crash", "freeze", "thaw", "cut", "heal", "spoil", "stop", "start", "delete", "slow", "deaf")
+ACTIONS = ("crash", "freeze", "thaw", "cut", "heal", "spoil", "stop", "start", "delete", "slow", "deaf", "unlabel")
 
 
 def trouble(world: World, action: str, number: int, value: float) -> None:
@@ -76,6 +76,9 @@ def trouble(world: World, action: str, number: int, value: float) -> None:
         case "delete":
             if world.store:
                 world.delete(sorted(world.store)[number % len(world.store)])
+        case "unlabel":
+            if world.store:
+                world.remove_label(sorted(world.store)[number % len(world.store)])
 
 
 def end_trouble(world: World) -> None:
@@ -232,6 +235,20 @@ def test_it_costs_one_renewal_per_replica_and_another_one_for_the_coordinator(mo
     world.run(world.now + 100)
     assert world.writes - before == pytest.approx(leases * 50, rel=0.1)
     assert len(world.store) == leases
+
+
+@pytest.mark.parametrize("mode", [LEADER, SHARDS])
+def test_the_label_of_the_first_lease_is_restored(mode: str) -> None:
+    """Otherwise, the coordinator would look for its Lease again and again, and nobody would replace lost replicas."""
+    world = World(1)
+    start_all(world, [mode] * 3)
+    settle(world)
+    world.remove_label("op")
+    world.run_until(lambda: world.store["op"].is_ours, 5)
+    assert world.store["op"].is_ours
+    settle(world)
+    world.crash(next(process for process in world.processes if process.hands))
+    settle(world, DURATION + 5)
 
 
 def test_restarted_and_replaced_replicas_use_the_same_leases() -> None:

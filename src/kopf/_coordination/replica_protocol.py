@@ -315,8 +315,8 @@ class Replica:
         """Renew the Lease, or take it."""
         if lease.holder != self.name:
             transitions = lease.transitions + bool(lease.version)
-            lease = replace(lease, holder=self.name, transitions=transitions, acquired="", is_ours=True)
-        return replace(lease, duration=round_up(self.terms.lease_duration), report=report)
+            lease = replace(lease, holder=self.name, transitions=transitions, acquired="")
+        return replace(lease, duration=round_up(self.terms.lease_duration), report=report, is_ours=True)
 
     def _release(self, lease: Lease) -> Lease:
         """Release the Lease, and announce our end if we live by it."""
