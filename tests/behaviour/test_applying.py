@@ -12,7 +12,7 @@ import kopf
 from kopf._logging.tracebacks import format_traceback
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -236,13 +236,63 @@ def make_maker(calls: Calls, is_async: bool) -> Any:
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("decorator", [kopf.on.startup, kopf.on.login], ids=["startup", "login"])
-async def test_before_the_login(operator: Operator, calls: Calls, decorator: Any, is_async: bool) -> None:
+async def test_before_the_login(operator: Operator, calls: Calls, is_async: bool) -> None:
     """It is an error after a while: otherwise, the handler would wait for the login, and the login for the handler."""
     operator.registry = kopf.OperatorRegistry()
-    decorator(registry=operator.registry, errors=kopf.ErrorsMode.PERMANENT)(make_maker(calls, is_async))
+    kopf.on.startup(registry=operator.registry, errors=kopf.ErrorsMode.PERMANENT)(make_maker(calls, is_async))
     await operator.launch_in_vain(kopf.OperatorError, "the operator logs in after its startup handlers")
     assert not len(calls)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+async def test_during_logins(operator: Operator, calls: Calls, logs: Logs, again: bool, is_async: bool) -> None:
+    """It is an error at once, for a similar reason: in the first login, and in the next one."""
+    fn = make_maker(calls, is_async)
+
+    def login(**kwargs: Any) -> Any:
+        is_due = again is bool(logs.find("Re-authentication has been initiated."))
+        return fn() if is_due else kopf.login_with_kubeconfig(**kwargs)
+
+    logs.expected.append("Login handlers cannot make requests")
+    operator.registry = kopf.OperatorRegistry()
+    kopf.on.event("kopfexamples", registry=operator.registry)(do_nothing)
+    kopf.on.login(registry=operator.registry, errors=kopf.ErrorsMode.PERMANENT)(login)
+    started = now()
+    if again:
+        await operator.start()
+        started = now()
+        operator.cluster.faults.expire_token()
+        operator.cluster.faults.cut_watches()
+    else:
+        await operator.launch()
+    with pytest.raises(kopf.LoginError, match="Login handlers cannot make requests as the operator"):
+        await operator.wait()
+    assert now() - started < 10, "it has not waited"
+    assert not len(calls)
+
+
+async def test_background_tasks_of_login_handlers(operator: Operator, calls: Calls) -> None:
+    """They can make requests after the login, and even cause the next one."""
+    tasks: list[asyncio.Task[None]] = []
+    go = asyncio.Event()
+
+    async def apply_later() -> None:
+        await go.wait()
+        await make_maker(calls, is_async=True)()
+
+    async def login(**kwargs: Any) -> Any:
+        tasks.append(asyncio.create_task(apply_later()))
+        return kopf.login_with_kubeconfig(**kwargs)
+
+    operator.registry = kopf.OperatorRegistry()
+    kopf.on.event("kopfexamples", registry=operator.registry)(do_nothing)
+    kopf.on.login(registry=operator.registry)(login)
+    await operator.start()
+    operator.cluster.faults.expire_token()
+    go.set()
+    await calls.wait_length(2)
+    await asyncio.gather(*tasks)
 
 
 async def test_background_tasks_of_startup_handlers(operator: Operator, calls: Calls) -> None:

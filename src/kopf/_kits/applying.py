@@ -89,7 +89,7 @@ def apply(
     :raises ApplyConflictError: if others manage some of the fields; the error names them.
     :raises LookupError: if the cluster has no such kind; if the call is outside of operators, or, without ``owner``,
         outside of handlers.
-    :raises kopf.LoginError: if there are no credentials, e.g. in startup handlers: the operator logs in after them.
+    :raises kopf.LoginError: if there are no credentials, e.g. in startup and login handlers.
     :raises kopf.APIError: if the server refuses.
     """
     desired = to_plain(child)

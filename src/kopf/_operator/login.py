@@ -10,7 +10,7 @@ from typing import Any
 
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError, PluginError
 from kopf._client.auth.service_account import login_with_service_account
-from kopf._client.auth.vault import Vault
+from kopf._client.auth.vault import Vault, logging_in
 from kopf._client.http.retry_delays import add_jitter
 from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError, name_error
 from kopf._handlers.handlers import ActivityHandler
@@ -113,11 +113,12 @@ class Authenticator:
         handlers: Sequence[ActivityHandler] = self._registry.get_activities(Activity.AUTHENTICATION)
         is_told = verbose and (bool(handlers) or not is_human())  # users have not declared the default handler
         try:
-            results = await self._activities.run(
-                Activity.AUTHENTICATION,
-                handlers or [_DEFAULT_HANDLER],
-                is_quiet=not is_told or not handlers,
-            )
+            with logging_in():
+                results = await self._activities.run(
+                    Activity.AUTHENTICATION,
+                    handlers or [_DEFAULT_HANDLER],
+                    is_quiet=not is_told or not handlers,
+                )
         except ActivityError as e:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}
             if not results:

@@ -17,10 +17,12 @@ Guarantees:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 
 from kopf._client.auth.credentials import ConnectionInfo, Credentials, LoginError, redact_url
 from kopf._client.errors import APIUnauthorizedError
@@ -35,8 +37,23 @@ _MAX_REFUSED = 100
 _EARLY_TIMEOUT = 10.0
 """
 How long requests wait before the first login of the operator, in seconds. Requests of background tasks get it in time,
-but requests of startup and login handlers never would: the login waits for them.
+but requests of startup handlers never would: the login waits for them.
 """
+
+_end_of_login: ContextVar[asyncio.Event | None] = ContextVar("end_of_login", default=None)
+"""The end of the login that has called this code. It outlasts the login in the tasks that login handlers start."""
+
+
+@contextlib.contextmanager
+def logging_in() -> Iterator[None]:
+    """Refuse the requests of login handlers that need new credentials: they would wait for their own login."""
+    ended = asyncio.Event()
+    token = _end_of_login.set(ended)
+    try:
+        yield
+    finally:
+        ended.set()
+        _end_of_login.reset(token)
 
 
 class Vault:
@@ -227,6 +244,12 @@ class Vault:
             raise LoginError("The connections to the API are closed, as the operator has ended.")
         if not self.authenticators and self._last_error is not None:
             raise self._explain()
+        ended = _end_of_login.get()
+        if ended is not None and not ended.is_set():
+            raise LoginError(
+                "Login handlers cannot make requests as the operator, e.g. by kopf.apply(): these need the credentials "
+                "that the login is to bring. Make them by a client of your own, or in handlers of objects."
+            )
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         self._depleted.set()
