@@ -49,11 +49,18 @@ PROMISES = [
     "9. The console: objects, timelines, causes.",
 ]
 
-# The show with an operator that is wrong: as it never comes to the promise, nobody waits for it for long.
+# The show with an operator that is wrong: as it never comes to the promise, nobody waits for that for long.
 MISTAKEN = """
 import pathlib
-import kopf.cli, kopf.cli.demo.command, kopf.cli.demo.stage
-kopf.cli.demo.stage.TIMEOUT = 5
+import kopf.cli, kopf.cli.demo.command
+from kopf.cli.demo import stage
+
+class ImpatientStage(stage.Stage):
+    def expect(self, promise, see):
+        stage.TIMEOUT = 1 if "Service" in promise else 100
+        super().expect(promise, see)
+
+kopf.cli.demo.command.Stage = ImpatientStage
 kopf.cli.demo.command.OPERATOR = pathlib.Path("wrong.py")
 kopf.cli.main(["demo", "--fast"])
 """
@@ -139,7 +146,7 @@ def test_it_fails_if_a_promise_does_not_come_true(tmp_path: pathlib.Path) -> Non
     command = [sys.executable, "-c", MISTAKEN]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stderr == "Error: The demo waited 5 seconds in vain for this step: It has a Deployment and a Service.\n"
+    assert done.stderr == "Error: The demo waited 1 seconds in vain for this step: It has a Deployment and a Service.\n"
     assert read_promises(done.stdout) == PROMISES[:2]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from kopf.cli.demo.screen import Screen
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 """How long a promise may take to come true, in seconds."""
 
 _INTERVAL = 0.05
