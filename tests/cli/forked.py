@@ -12,6 +12,7 @@ from kopf.cli import _COMMANDS, main
 from kopf.cli.dev import command as dev
 from tests.cli.processes import is_slow
 from tests.forking import Job, serve
+from tests.patience import PATIENCE
 
 # What most of the commands import only when they run, is not in the commands.
 LATE = (
@@ -23,6 +24,9 @@ for name in (*(place.partition(":")[0] for place, _ in _COMMANDS.values()), *LAT
         importlib.import_module(name)
 
 
+# Busy machines are slow.
+dev.STOPPING_TIMEOUT = PATIENCE
+
 # A plan waits for this when nothing is underway, and there are dozens of plans.
 planning._SETTLING_TIME = 0.4
 
@@ -33,7 +37,7 @@ def live(job: Job) -> None:
     os.environ.update(job["env"])
     if is_slow(os.environ):
         sys.modules["uvloop"] = None  # type: ignore[assignment]  # the way to say that there is none
-    dev.PUBLISHING_TIMEOUT = float(os.environ.get("KOPF_TEST_PUBLISHING_TIMEOUT", dev.PUBLISHING_TIMEOUT))
+    dev.PUBLISHING_TIMEOUT = float(os.environ.get("KOPF_TEST_PUBLISHING_TIMEOUT", PATIENCE))
     main(job["args"], prog_name="kopf")
 
 
