@@ -96,7 +96,6 @@ def test_pods_of_the_deployment_run(cluster: LocalCluster, kubectl: str) -> None
         "rollout",
         "status",
         "deployment/kopfexample-operator",
-        "--timeout=60s",
     ]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert "successfully rolled out" in result.stdout, result.stderr

@@ -282,7 +282,7 @@ def test_manifests_are_accepted(kopf_command: Kopf, handlers: pathlib.Path, kube
         )
         assert result.returncode == 0, result.stderr
         result = subprocess.run(
-            [*command, "rollout", "status", "deployment/kex", "--timeout=60s"],
+            [*command, "rollout", "status", "deployment/kex"],
             text=True,
             check=False,
             capture_output=True,

@@ -58,7 +58,7 @@ STEPS = [
         '[{"containerPort":80,"protocol":"TCP"}]',
     ),
     same("get pdb budget -o jsonpath={.spec}", '{"minAvailable":1,"selector":{"matchLabels":{"app":"web"}}}'),
-    run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
+    run("rollout status deployment/web --timeout=120s", "successfully rolled out"),
     same(
         "expose deployment web --port=80 --target-port=8080 --name=front -o jsonpath='{.spec.selector.app} "
         "{.spec.ports[0].port}/{.spec.ports[0].protocol}->{.spec.ports[0].targetPort}'",
@@ -74,7 +74,7 @@ STEPS = [
         "create ingress entry --class=default --rule=example.com/*=front:80", "ingress.networking.k8s.io/entry created"
     ),
     same("create job hello --image=busybox -- echo hi", "job.batch/hello created"),
-    same("wait job/hello --for=condition=complete --timeout=40s", "job.batch/hello condition met"),
+    same("wait job/hello --for=condition=complete --timeout=120s", "job.batch/hello condition met"),
     run("get jobs", "hello", "Complete", "1/1"),
     same("create cronjob tick --image=busybox --schedule='0 0 1 1 *' -- date", "cronjob.batch/tick created"),
     same("create job manual --from=cronjob/tick -o jsonpath='{.spec.template.spec.containers[0].command[0]}'", "date"),

@@ -35,7 +35,7 @@ items:
 STEPS = [
     same("apply -f crd.yaml", "customresourcedefinition.apiextensions.k8s.io/crontabs.stable.example.com created"),
     same(
-        "wait crd/crontabs.stable.example.com --for=condition=Established --timeout=40s",
+        "wait crd/crontabs.stable.example.com --for=condition=Established --timeout=120s",
         "customresourcedefinition.apiextensions.k8s.io/crontabs.stable.example.com condition met",
     ),
     run(
@@ -96,13 +96,13 @@ STEPS = [
     ),
     same("get ct one -o jsonpath='{.status.ready} {.spec.replicas} {.metadata.generation}'", "true 7 4"),
     same(
-        "wait ct/one --for=jsonpath={.status.ready}=true --timeout=40s", "crontab.stable.example.com/one condition met"
+        "wait ct/one --for=jsonpath={.status.ready}=true --timeout=120s", "crontab.stable.example.com/one condition met"
     ),
     same(
         PATCH + ' \'{"status":{"conditions":[{"type":"OK","status":"True"}]}}\' --subresource=status',
         "crontab.stable.example.com/one patched",
     ),
-    same("wait ct/one --for=condition=OK --timeout=40s", "crontab.stable.example.com/one condition met"),
+    same("wait ct/one --for=condition=OK --timeout=120s", "crontab.stable.example.com/one condition met"),
     # The scale.
     same("scale ct one --replicas=4", "crontab.stable.example.com/one scaled"),
     same(
@@ -122,11 +122,11 @@ STEPS = [
     fail("get --raw /apis/stable.example.com/v1/crontabs", "the server could not find the requested resource"),
     fail("get ct", "the server could not find the requested resource"),  # it is in the caches of kubectl yet
     same("apply -f crd.yaml", "customresourcedefinition.apiextensions.k8s.io/crontabs.stable.example.com created"),
-    run("wait crd --all --for=condition=Established --timeout=40s", "condition met"),
+    run("wait crd --all --for=condition=Established --timeout=120s", "condition met"),
     eventually("get crontabs.stable.example.com -o name", ""),
     # Lists of anything.
     same("create -f -", "customresourcedefinition.apiextensions.k8s.io/frees.example.com created", stdin=FREE),
-    run("wait crd --all --for=condition=Established --timeout=40s", "condition met"),
+    run("wait crd --all --for=condition=Established --timeout=120s", "condition met"),
     run("explain free", re.compile(r"known\s+<string>")),
     same("apply -f -", "free.example.com/a created\nfree.example.com/b created", stdin=FREES),
     same("apply --validate=strict -f -", "free.example.com/a unchanged\nfree.example.com/b unchanged", stdin=FREES),

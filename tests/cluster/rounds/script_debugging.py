@@ -10,7 +10,7 @@ EPHEMERAL = "{range .spec.ephemeralContainers[*]}{.name} {.image} {.targetContai
 
 STEPS = [
     same("run web --image=nginx:1 --labels=app=web", "pod/web created"),
-    same("wait pod/web --for=condition=Ready --timeout=40s", "pod/web condition met"),
+    same("wait pod/web --for=condition=Ready --timeout=120s", "pod/web condition met"),
     run("debug web --image=busybox --profile=general --attach=false", "Defaulting debug container name to debugger-"),
     run(
         "debug web --image=tools:1 --container=tools --target=web --profile=netadmin --attach=false -- sleep 1",

@@ -9,7 +9,7 @@ PODS = "get pods -l app=web -o name"
 
 STEPS = [
     run("create -f pods.yaml", "pod/alpha created"),
-    run("wait pod --all --for=condition=Ready --timeout=40s", "pod/gamma condition met"),
+    run("wait pod --all --for=condition=Ready --timeout=120s", "pod/gamma condition met"),
     same("delete pod alpha --dry-run=server", 'pod "alpha" deleted (server dry run)'),
     same("delete pod alpha", 'pod "alpha" deleted'),
     fail("delete pod alpha", 'pods "alpha" not found'),
@@ -25,17 +25,17 @@ STEPS = [
     start("delete cm held"),
     eventually("get cm held -o jsonpath={.metadata.deletionGracePeriodSeconds}", "0"),
     same("delete cm held --wait=false", 'configmap "held" deleted'),
-    start("wait cm/held --for=delete --timeout=40s -v=6", "watch=true"),
+    start("wait cm/held --for=delete --timeout=120s -v=6", "watch=true"),
     fail(
         'patch cm held --type=merge -p \'{"metadata":{"finalizers":["example.com/hold","example.com/late"]}}\'',
         "no new finalizers can be added if the object is being deleted",
     ),
     same('patch cm held --type=json -p \'[{"op":"remove","path":"/metadata/finalizers"}]\'', "configmap/held patched"),
     see("delete cm held", 'configmap "held" deleted'),
-    see("wait cm/held --for=delete --timeout=40s -v=6", "configmap/held condition met"),
+    see("wait cm/held --for=delete --timeout=120s -v=6", "configmap/held condition met"),
     # What depends on others.
     run("apply -f workloads.yaml", "deployment.apps/web created"),
-    run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
+    run("rollout status deployment/web --timeout=120s", "successfully rolled out"),
     same("delete deployment web --cascade=orphan", 'deployment.apps "web" deleted'),
     eventually(
         "get rs -l app=web -o jsonpath='{range .items[*]}{.metadata.ownerReferences}{.spec.replicas}{end}'", "2"
@@ -55,6 +55,6 @@ STEPS = [
     fail("create cm late -n doomed", "because it is being terminated"),
     eventually("get cm -n doomed -o name", "configmap/held"),
     same('patch cm held -n doomed --type=merge -p \'{"metadata":{"finalizers":null}}\' -o name', "configmap/held"),
-    run("wait ns/doomed --for=delete --timeout=40s"),
+    run("wait ns/doomed --for=delete --timeout=120s"),
     run("delete all --all", 'service "kubernetes" deleted'),
 ]

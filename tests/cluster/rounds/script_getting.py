@@ -8,7 +8,7 @@ from tests.cluster.rounds.scripts import fail, run, same, see, start
 
 STEPS = [
     run("apply -f pods.yaml", "pod/alpha created", "pod/gamma created"),
-    run("wait pod --all --for=condition=Ready --timeout=40s", "pod/alpha condition met", "pod/gamma condition met"),
+    run("wait pod --all --for=condition=Ready --timeout=120s", "pod/alpha condition met", "pod/gamma condition met"),
     run(
         "get pods -o wide",
         re.compile(r"AGE +IP +NODE +NOMINATED NODE +READINESS GATES"),

@@ -6,7 +6,7 @@ import re
 
 from tests.cluster.rounds.scripts import fail, run, same
 
-WAIT = "--wait --timeout 40s"
+WAIT = "--wait --timeout 120s"
 
 STEPS = [
     # The server knows its version; the definition that the chart brings is not there yet.
@@ -38,7 +38,7 @@ STEPS = [
         re.compile(r"^5\s.*deployed\s.*Rollback to 1", re.MULTILINE),
     ),
     run("status shop", re.compile(r"^shop-web +1/1 +1 +1 ", re.MULTILINE)),
-    run("test shop --timeout 40s", "TEST SUITE:     shop-test", "Phase:          Succeeded"),
+    run("test shop --timeout 120s", "TEST SUITE:     shop-test", "Phase:          Succeeded"),
     # Another namespace, its own history, and what is kept of a release.
     run(
         f"upgrade --install other chart -n elsewhere --create-namespace --no-hooks {WAIT}",

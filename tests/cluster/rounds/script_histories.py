@@ -33,7 +33,7 @@ def live(kind: str) -> Sequence[Step]:
 
     def is_rolled_out(image: str) -> Sequence[Step]:
         return [
-            run(f"rollout status {what} --timeout=40s", re.compile("rolled out|complete")),
+            run(f"rollout status {what} --timeout=120s", re.compile("rolled out|complete")),
             same("get pods -l app=web -o jsonpath={..spec.containers[0].image}", image),
         ]
 
@@ -47,7 +47,7 @@ def live(kind: str) -> Sequence[Step]:
         *is_rolled_out("nginx:1"),
         run(f"rollout history {what}", re.compile(r"REVISION.*\n2 .*\n3 ")),
         same(f"delete {what}", f'{kind.lower()}.apps "web" deleted'),
-        run("wait pod -l app=web --for=delete --timeout=40s"),
+        run("wait pod -l app=web --for=delete --timeout=120s"),
     ]
 
 
@@ -56,15 +56,15 @@ STEPS = [
     *live("StatefulSet"),
     same("apply -f -", "replicationcontroller/old created", stdin=CONTROLLER),
     same(
-        "wait rc/old --for=jsonpath={.status.readyReplicas}=2 --timeout=40s", "replicationcontroller/old condition met"
+        "wait rc/old --for=jsonpath={.status.readyReplicas}=2 --timeout=120s", "replicationcontroller/old condition met"
     ),
     same("scale rc/old --replicas=3", "replicationcontroller/old scaled"),
     same(
-        "wait rc/old --for=jsonpath={.status.availableReplicas}=3 --timeout=40s",
+        "wait rc/old --for=jsonpath={.status.availableReplicas}=3 --timeout=120s",
         "replicationcontroller/old condition met",
     ),
     run("describe rc old", "3 current / 3 desired", "3 Running / 0 Waiting / 0 Succeeded / 0 Failed"),
     same("delete rc/old", 'replicationcontroller "old" deleted'),
-    run("wait pod -l app=old --for=delete --timeout=40s"),
+    run("wait pod -l app=old --for=delete --timeout=120s"),
     eventually("get pods -o name", ""),
 ]

@@ -31,7 +31,7 @@ STEPS = [
         "Accept: application/json;as=Table;v=v1;g=meta.k8s.io",
         re.compile("Response.*200 OK"),
     ),
-    run("get cm --request-timeout=5s -o name", "configmap/kube-root-ca.crt"),
+    run("get cm --request-timeout=120s -o name", "configmap/kube-root-ca.crt"),
     same("-n kube-public get cm -o name", "configmap/kube-root-ca.crt"),
     fail(
         "get cm --as=jane --as-uid=7",

@@ -15,12 +15,12 @@ STEPS = [
         "statefulset.apps/db created",
         "daemonset.apps/agent created",
     ),
-    run("rollout status deployment/web --timeout=40s", 'deployment "web" successfully rolled out'),
+    run("rollout status deployment/web --timeout=120s", 'deployment "web" successfully rolled out'),
     run(
-        "rollout status statefulset db --timeout=40s",
+        "rollout status statefulset db --timeout=120s",
         re.compile("partitioned roll out complete|rolling update complete"),
     ),
-    run("rollout status ds/agent --timeout=40s", 'daemon set "agent" successfully rolled out'),
+    run("rollout status ds/agent --timeout=120s", 'daemon set "agent" successfully rolled out'),
     run(
         "get deployments,rs,sts,ds,pods,pvc,pv",
         re.compile(r"^deployment.apps/web +2/2 +2 +2 ", re.MULTILINE),
@@ -34,7 +34,7 @@ STEPS = [
     # Rollouts.
     same("set image deployment/web app=nginx:2", "deployment.apps/web image updated"),
     same("annotate deployment/web kubernetes.io/change-cause='the second'", "deployment.apps/web annotated"),
-    run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
+    run("rollout status deployment/web --timeout=120s", "successfully rolled out"),
     run(
         "rollout history deployment/web",
         "REVISION",
@@ -43,7 +43,7 @@ STEPS = [
     ),
     same("rollout undo deployment/web", "deployment.apps/web rolled back"),
     same(IMAGE, "nginx:1"),
-    run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
+    run("rollout status deployment/web --timeout=120s", "successfully rolled out"),
     same("rollout undo deployment/web --to-revision=2", "deployment.apps/web rolled back"),
     same(IMAGE, "nginx:2"),
     same("rollout pause deployment/web", "deployment.apps/web paused"),
@@ -52,13 +52,13 @@ STEPS = [
     same(
         "rollout restart deployment/web statefulset/db", "deployment.apps/web restarted\nstatefulset.apps/db restarted"
     ),
-    run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
-    run("rollout status sts/db --timeout=40s", "complete"),
+    run("rollout status deployment/web --timeout=120s", "successfully rolled out"),
+    run("rollout status sts/db --timeout=120s", "complete"),
     eventually("get pods -l app=web -o jsonpath={.items[*].spec.containers[0].image}", "nginx:4 nginx:4"),
     # Scaling.
     same("scale deployment/web --replicas=4", "deployment.apps/web scaled"),
     same("scale deployment/web --current-replicas=4 --replicas=1", "deployment.apps/web scaled"),
-    same("wait deployment/web --for=jsonpath={.status.replicas}=1 --timeout=40s", "deployment.apps/web condition met"),
+    same("wait deployment/web --for=jsonpath={.status.replicas}=1 --timeout=120s", "deployment.apps/web condition met"),
     same("scale sts db --replicas=1", "statefulset.apps/db scaled"),
     eventually("get pods -l app=db -o name", "pod/db-0"),
     same(
@@ -85,7 +85,7 @@ STEPS = [
     # Nodes.
     run("label nodes --all disk=ssd", "labeled"),
     run(
-        "drain -l disk=ssd --ignore-daemonsets --delete-emptydir-data --force --timeout=40s",
+        "drain -l disk=ssd --ignore-daemonsets --delete-emptydir-data --force --timeout=120s",
         "cordoned",
         "evicting pod",
         "drained",
