@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import math
 import pathlib
 import socket
 import ssl
@@ -16,7 +17,7 @@ import aiohttp
 import pytest
 
 import kopf
-from kopf._admission.servers import certificates
+from kopf._admission.servers import certificates, tls_contexts
 from kopf._admission.servers.certificate_sources import MissingDependencyError
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import WebhookClientConfig
@@ -254,6 +255,14 @@ def connect_untrustingly(port: int) -> None:
         pass
 
 
+@pytest.fixture
+def _fresh_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of a process that has seen no handshake yet, and of a minute that does not end amid the test."""
+    monkeypatch.setattr(tls_contexts.logger, "_seen", {})
+    monkeypatch.setattr(tls_contexts.logger, "_interval", math.inf)
+
+
+@pytest.mark.usefixtures("_fresh_log")
 async def test_failed_handshakes_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(kopf.WebhookServer(port=0)) as running:
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -266,6 +275,7 @@ async def test_failed_handshakes_are_told_of(caplog: pytest.LogCaptureFixture) -
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.usefixtures("_fresh_log")
 async def test_failed_handshakes_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(kopf.WebhookServer(port=0)) as running:
         for _ in range(25):
