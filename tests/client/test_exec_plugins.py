@@ -214,9 +214,13 @@ def test_long_errors_are_cut(plugin: Plugin) -> None:
 
 def test_hanging_plugins(plugin: Plugin) -> None:
     plugin.behave(stderr="Open this page: https://login", delay=1000)
-    error = "not finished in 2 seconds. Does it wait for a person to log in.* It says: Open this page: https://login"
-    with pytest.raises(PluginError, match=error):
-        run(plugin.make_stanza(), timeout=2)
+    for timeout in (1, 10, 100):  # until the machine is fast enough for it to say something
+        error = f"not finished in {timeout} seconds. Does it wait for a person to log in"
+        with pytest.raises(PluginError, match=error) as info:
+            run(plugin.make_stanza(), timeout=timeout)
+        if "It says" in str(info.value):
+            break
+    assert "It says: Open this page: https://login" in str(info.value)
 
 
 def test_plugins_do_not_outlive_the_process(plugin: Plugin, tmp_path: pathlib.Path) -> None:
