@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -318,16 +318,17 @@ async def test_successes_of_timers_are_not_posted(
 
 
 async def test_no_time_is_wasted() -> None:
-    """The notes about each attempt are cheap: a tenth of a microsecond or two on usual machines."""
+    """The notes about each attempt are cheap: a few calls."""
     from kopf._handlers.attempts import RunningAttempts
 
     running_attempts = RunningAttempts()
     handler: Any = object()
-    best = 1.0
-    for _ in range(20):
-        started = time.thread_time()
-        for _ in range(1000):
+    calls: list[str] = []
+    sys.setprofile(lambda _frame, event, _argument: calls.append(event))
+    try:
+        for _ in range(100):
             running_attempts.leave(running_attempts.enter(handler, handler))
-        best = min(best, (time.thread_time() - started) / 1000)
+    finally:
+        sys.setprofile(None)
     running_attempts.stop()
-    assert best < 2e-6
+    assert calls.count("call") + calls.count("c_call") < 1000

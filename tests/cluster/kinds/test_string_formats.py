@@ -251,7 +251,7 @@ def test_hostile_texts_do_not_take_long(name: str) -> None:
         long = text * 30_000
         for sample in (long, f"{long}\n", f"http://{long}", f"{long}@", f"a@{long}"):
             check(sample)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 60  # less than one, usually
 
 
 async def test_refusals_name_the_field_over_http(cluster: LocalCluster, client: Client) -> None:
