@@ -200,14 +200,18 @@ async def test_webhooks_are_removed_on_exit_except_for_persistent_ones(
         assert OWNER not in (obj["metadata"].get("annotations") or {})
 
 
-async def test_nothing_is_written_on_exit_if_all_are_persistent(
+async def test_persistent_webhooks_have_no_owner_after_the_exit(
     operator: Operator,
     configurations: Configurations,
     tunnel: Tunnel,
 ) -> None:
     await publish(operator, configurations, persistent=True)
+    published = await configurations.get_webhooks()
     await operator.stop()
-    assert configurations.count_writes() == 1
+    obj = await configurations.get()
+    assert obj is not None
+    assert obj["webhooks"] == published
+    assert OWNER not in (obj["metadata"].get("annotations") or {})
 
 
 async def test_webhooks_are_removed_when_the_operator_fails(
@@ -259,13 +263,32 @@ async def test_rolling_out(operator: Operator, configurations: Configurations, t
     assert await configurations.get_webhooks() == []
 
 
-async def test_scaling_down(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+@pytest.mark.parametrize("persistent", [False, True])
+async def test_scaling_down(
+    operator: Operator, configurations: Configurations, tunnel: Tunnel, *, persistent: bool
+) -> None:
     """The owner exits, e.g. it was started on a laptop for a while; the remaining replica takes over."""
-    await publish(operator, configurations)
+    await publish(operator, configurations, persistent=persistent)
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch()
     await wait_until_called(configurations, "https://replica")
     await replica.stop()
+    await wait_until_called(configurations, URL["url"])
+
+
+async def test_versions_without_webhooks_do_not_switch_off_those_of_others(
+    operator: Operator, configurations: Configurations, tunnel: Tunnel
+) -> None:
+    """E.g. an old pod is restarted during a rolling update to the first version with webhooks."""
+    await publish(operator, configurations)
+    old = make_replica(operator)
+    old.registry = kopf.OperatorRegistry()
+    kopf.on.event("kopfexamples", registry=old.registry)(lambda **_: None)
+    writes = configurations.count_writes()
+    await old.launch()
+    await configurations.wait_writes(writes + 2)
+    await wait_until_called(configurations, URL["url"])
+    await old.stop()
     await wait_until_called(configurations, URL["url"])
 
 

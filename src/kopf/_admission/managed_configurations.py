@@ -88,8 +88,12 @@ class ManagedConfiguration:
         return {OWNER_ANNOTATION: self._identity, PAUSED_ANNOTATION: "yes" if self._runtime.pause.is_on else None}
 
     async def clear(self) -> None:
-        """Remove the webhooks of earlier versions of the operator, if there are any."""
-        changes = {"metadata": {"annotations": self._make_annotations()}, "webhooks": []}
+        """
+        Remove the webhooks of earlier versions of the operator, if there are any, and their owner.
+
+        If a replica with webhooks is running, e.g. during a rolling update, it notices, and publishes them again.
+        """
+        changes = {"metadata": {"annotations": {OWNER_ANNOTATION: None, PAUSED_ANNOTATION: None}}, "webhooks": []}
         with contextlib.suppress(APINotFoundError):
             await self._runtime.api.patch(self._path, payload=changes)
 

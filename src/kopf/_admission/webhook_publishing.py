@@ -12,6 +12,9 @@ Paused operators publish, too, as nobody else may be there to respond. But worki
 precedence: if a paused operator takes over from a working one, the latter takes over again, once. Apart from that,
 nobody reacts to the writes of other owners, so there are no fights.
 
+A replica without webhooks of a type never is the owner: when it removes those of an earlier version, a running replica
+of that version publishes them again.
+
 The operator needs only the verbs ``create`` and ``patch``. Without ``list`` and ``watch``, it does not notice that
 somebody has removed the webhooks.
 """
@@ -150,13 +153,11 @@ class Publisher:
         self._changed.set()
 
     async def retire(self) -> None:
-        """Remove the webhooks that are not persistent, if this replica still owns them."""
+        """Remove the webhooks that are not persistent, and leave the others, if this replica still owns them."""
         configuration = self._configuration
-        if self._declaration is None:
+        if self._declaration is None or not self._attempted:
             return
         remaining = configuration.list_webhooks(self._declaration, persistent_only=True)
-        if len(remaining) >= len(self._attempted):
-            return
         try:
             async with asyncio.timeout(_FAREWELL_TIMEOUT):
                 await configuration.hand_over(remaining)
