@@ -316,6 +316,24 @@ async def test_it_is_mandatory_in_every_namespace(
     await calls.wait_length(1)
 
 
+async def test_it_is_not_mandatory_in_namespaces_that_terminate(
+    operator: Operator,
+    api: API,
+    peerings: list[PeeringObject],
+    calls: Calls,
+) -> None:
+    """The object vanishes there before those with our finalizers; a paused operator would never release them."""
+    kopf.on.delete("kopfexamples")(calls.noting(lambda namespace, name, **_: (namespace, name, "deleted")))
+    await operator.start(clusterwide=False, namespaces=["ns*"], peering_name="default")
+    await create_in(api, "ns1", "a")
+    await calls.wait_length(1)
+    await api.request("DELETE", "/api/v1/namespaces/ns1")
+    await calls.wait_length(2)
+    await create_in(api, "ns2", "b")
+    await calls.wait_length(3)
+    assert calls == [("ns1", "a"), ("ns1", "a", "deleted"), ("ns2", "b")]
+
+
 @pytest.mark.fastforward
 async def test_namespaces_that_come_and_go(
     operator: Operator,

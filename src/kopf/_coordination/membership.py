@@ -93,6 +93,18 @@ class Membership:
         announcing = keep_running(name, announcer.run, fatal=(LoginError,), liveness=self._site.runtime.liveness)
         self._tasks = [group.create_task(announcing, name=name), group.create_task(watch(), name=f"watcher of {name}")]
 
+    def follow_namespace(self, *, is_terminating: bool) -> None:
+        """
+        Do not insist on the peering object in a namespace that is being deleted.
+
+        Kubernetes deletes it there together with everything else, and nobody can create it again. A paused operator
+        would never remove its finalizers, so the namespace would terminate forever.
+        """
+        is_mandatory = self._site.settings.mandatory and not is_terminating
+        if is_mandatory != self.pause.is_mandatory:
+            self.pause.is_mandatory = is_mandatory
+            self._decide()
+
     def interrupt(self) -> None:
         """Stop for now; the operator stays paused or not."""
         for task in self._tasks:
@@ -162,7 +174,7 @@ class Membership:
         """Pause or resume the operator by the current knowledge."""
         part = choose_part(
             is_present=None if self._version is _UNKNOWN else self._version != _ABSENT,
-            is_mandatory=self._site.settings.mandatory,
+            is_mandatory=self.pause.is_mandatory,
             is_denied=self._announcer is not None and self._announcer.state.is_denied,
             is_invisible=self._informer is not None and self._informer.is_denied("list"),
         )
@@ -177,7 +189,7 @@ class Membership:
                 resource = None if self._informer is None else self._informer.resource
                 self.pause.hold(_explain_absence(self._site, resource))
             case Part.ALONE:
-                if self._version == _ABSENT:
+                if self._version == _ABSENT and not self._site.settings.mandatory:
                     self._host.fall_back()
                 self.pause.go_on()
         self.decided.set()

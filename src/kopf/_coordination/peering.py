@@ -68,8 +68,8 @@ class Peering:
         """Whether the kind of the peering objects is known."""
         return self._resource is not None
 
-    def serve(self, scopes: Collection[Scope]) -> None:
-        """Bring the memberships in line with the served namespaces."""
+    def serve(self, scopes: Collection[Scope], terminating: Collection[Scope] = ()) -> None:
+        """Bring the memberships in line with the served namespaces, also with those of them that are being deleted."""
         if self._settings.standalone:
             return
         # Standalone operators do not load these modules.
@@ -84,8 +84,11 @@ class Peering:
         is_starting = not self._memberships
         for scope in sorted(self._memberships.keys() - set(scopes), key=str):
             self._memberships.pop(scope).stop()
+        for scope, membership in self._memberships.items():
+            membership.follow_namespace(is_terminating=scope in terminating)
         for scope in sorted(set(scopes) - self._memberships.keys(), key=str):
             membership = self._memberships[scope] = Membership(Site(self._runtime, self._identity, scope), self)
+            membership.follow_namespace(is_terminating=scope in terminating)
             if is_starting:  # for a later scope, the work goes on in all other ones until it is known
                 membership.pause.await_check()
             if self._is_found and self._group is not None:

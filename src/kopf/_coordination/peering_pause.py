@@ -29,6 +29,8 @@ class PeeringPause:
         self._standing = Standing()
         self._death: asyncio.TimerHandle | None = None
         self._is_said = False
+        self.is_mandatory = site.settings.mandatory
+        """Whether to pause if the operator cannot take part, e.g. if the object is absent."""
         self.peers = Peers(site.identity, site.group)
         """The other operators, as they were last seen."""
 

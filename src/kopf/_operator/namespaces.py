@@ -43,13 +43,16 @@ class Namespaces:
     def __init__(self, runtime: Runtime, patterns: Collection[NamespacePattern]) -> None:
         self._runtime = runtime
         self._patterns = patterns
-        self._found: set[str] = set()
+        self._found: dict[str, bool] = {}
+        """The existing namespaces, and whether they are being deleted."""
         self._is_listed = False
         self._known = asyncio.Event()
         self.on_change: Callable[[], None] | None = None
-        """Called every time when the served namespaces change."""
+        """Called every time when the served namespaces change, or begin to terminate."""
         self.names: frozenset[str | None] = frozenset() if patterns else frozenset({None})
         """The names of the served namespaces; ``None`` is for the whole cluster."""
+        self.terminating: frozenset[str] = frozenset()
+        """The served namespaces that are being deleted."""
 
     async def start(self, group: asyncio.TaskGroup) -> None:
         """Find the current namespaces; go on watching them in the background, unless this is disabled."""
@@ -65,10 +68,11 @@ class Namespaces:
         await self._known.wait()
 
     async def _look_once(self) -> None:
-        self._found.update(get_exact(self._patterns))
+        self._found.update(dict.fromkeys(get_exact(self._patterns), False))
         if len(self._found) < len(self._patterns):
             try:
-                self._found.update(await list_matching(self._runtime.api, self._runtime.settings, self._patterns))
+                found = await list_matching(self._runtime.api, self._runtime.settings, self._patterns)
+                self._found.update(dict.fromkeys(found, False))
             except APIForbiddenError as e:
                 self._explain("list", e)
         self._is_listed = True
@@ -79,9 +83,9 @@ class Namespaces:
             if event is LISTED:
                 self._is_listed = True
             elif event.type == "DELETED":
-                self._found.discard(event.object.head.name)
+                self._found.pop(event.object.head.name, None)
             else:
-                self._found.add(event.object.head.name)
+                self._found[event.object.head.name] = event.object.head.deletionTimestamp is not None
         if self._is_listed:
             self._update()
 
@@ -91,7 +95,9 @@ class Namespaces:
         names = frozenset(name for name in candidates if matches_any(name, self._patterns))
         if not self._known.is_set():
             self._explain_absence(names)
-        has_changed, self.names = names != self.names, names
+        terminating = frozenset(name for name in names if self._found.get(name))
+        has_changed = (names, terminating) != (self.names, self.terminating)
+        self.names, self.terminating = names, terminating
         self._known.set()
         if has_changed and self.on_change is not None:
             self.on_change()

@@ -70,7 +70,7 @@ class ResourceObserver:
     async def _run(self, group: asyncio.TaskGroup) -> None:
         await self._namespaces.start(group)
         self._namespaces.on_change = self._follow_namespaces
-        self._peering.serve(self._namespaces.names)
+        self._peering.serve(self._namespaces.names, self._namespaces.terminating)
         self._runtime.pause.subscribe(self.watchers.follow_pause)
         is_complete = await self._update(group)
         changed = self._definitions.changed
@@ -109,5 +109,5 @@ class ResourceObserver:
     def _follow_namespaces(self) -> None:
         """Serve the namespaces that exist now."""
         if not self.watchers.is_over:
-            self._peering.serve(self._namespaces.names)
+            self._peering.serve(self._namespaces.names, self._namespaces.terminating)
             self.watchers.follow_namespaces()
