@@ -84,6 +84,7 @@ async def test_connections_are_broken(cluster: LocalCluster, client: Client) -> 
     assert await cluster.aio.get("cm", "one")
 
 
+@pytest.mark.fastforward
 async def test_requests_are_slow_and_clients_are_impatient(cluster: LocalCluster, client: Client) -> None:
     cluster.faults.inject(action="delay", latency=0.05, verb="create")
     with pytest.raises(TimeoutError):
