@@ -154,10 +154,14 @@ def test_manifests_of_replicas_are_enough(
         cluster.apply(OBJ)
         operators[0].wait_for("ready:")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        [group] = json.loads(kopf_command("shards", "web", "--json").stdout)
-        assert (group["mode"], group["unowned"]) == ("shards", "none")
-        assert {item["name"]: item["share"] for item in group["replicas"]} == {"web-0": 0.5, "web-1": 0.5}
-        assert "of the object belongs to web-" in kopf_command("explain", "webapps", "app").stdout
+
+        def is_shared() -> bool:
+            [group] = json.loads(kopf_command("shards", "web", "--json").stdout)
+            shares = {item["name"]: item["share"] for item in group["replicas"]}
+            return (group["mode"], group["unowned"], shares) == ("shards", "none", {"web-0": 0.5, "web-1": 0.5})
+
+        wait_until(is_shared)  # the Leases are short: on a busy machine, they can be lost for a moment
+        wait_until(lambda: "of the object belongs to web-" in kopf_command("explain", "webapps", "app").stdout)
         for operator in operators:
             assert operator.stop() == 0
         requests = [record for record in cluster.audit if record.user.endswith(":web")]
