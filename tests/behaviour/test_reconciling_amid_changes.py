@@ -13,7 +13,7 @@ import kopf
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
 from tests.behaviour.peerings import PeeringObject
 from tests.behaviour.resources import create_in, define_namespaces, make_crd
-from tests.behaviour.running import Calls, Logs, Operator, do_nothing
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 from tests.behaviour.test_reconciling import PATH, count_requests, declare_yielding, edit, list_maps, make_map
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
@@ -257,3 +257,44 @@ async def test_children_stay_in_line_when_a_newer_version_of_their_kind_appears(
     writes = count_requests(operator, "patch", "children")
     await asyncio.sleep(100)
     assert count_requests(operator, "patch", "children") == writes
+
+
+CHILD = {"apiVersion": "kopf.dev/v1", "kind": "Child", "metadata": {"name": "child"}}
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.reconcile], ids=["creation", "reconciler"])
+async def test_children_are_created_as_soon_as_their_kind_is_defined(
+    operator: Operator, kex: Objects, calls: Calls, api: API, decorator: Any
+) -> None:
+    """For the first time, or again: then, the children are gone with the former definition."""
+
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        await kopf.apply(CHILD)
+
+    decorator("kopfexamples", owns="children.kopf.dev", backoff=10_000)(fn)
+    await operator.start_and_call(kex, calls)
+    started = now()
+    operator.cluster.apply(make_crd("Child", "children"))
+    await kex.wait_handled()
+    operator.cluster.delete("customresourcedefinitions", "children.kopf.dev")
+    await asyncio.sleep(100)
+    operator.cluster.apply(make_crd("Child", "children"))
+    await asyncio.sleep(100)
+    assert await api.request("GET", "/apis/kopf.dev/v1/namespaces/default/children/child")
+    assert now() - started < 1000, "it has not waited for the retry"
+
+
+async def test_used_objects_are_noticed_though_their_kind_is_defined_later(
+    operator: Operator, kex: Objects, calls: Calls, api: API
+) -> None:
+    uses = kopf.ref("children.kopf.dev", lambda **_: "child")
+    kopf.reconcile("kopfexamples", uses=uses)(calls.noting("called"))
+    await operator.start_and_call(kex, calls)
+    await kex.wait_handled()
+    operator.cluster.apply(make_crd("Child", "children"))
+    await calls.wait_length(2)
+    await api.request("POST", "/apis/kopf.dev/v1/namespaces/default/children", CHILD)
+    await calls.wait_length(3)
+    await asyncio.sleep(100)
+    assert len(calls) == 3

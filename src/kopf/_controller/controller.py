@@ -201,6 +201,11 @@ class Controller:
         self.workers.wake()
         return True
 
+    def wake_all(self, handlers: Collection[HandlerId]) -> None:
+        """Do so for all objects."""
+        for tracked in self.objects:
+            self.wake(tracked.key, handlers)
+
     def _is_barred(self, key: str) -> bool:
         """Tell if nothing may begin for the object; unsaved results must be saved nevertheless."""
         covers = self._pause.covers

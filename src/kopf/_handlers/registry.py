@@ -128,12 +128,13 @@ class OperatorRegistry:
         """Assign the handlers to their resources. Resources without handlers are left out."""
         selections = self._select(resources)
         spread = _spread(self.resources, selections)
-        owners = _spread_owners(spread, selections)
-        references = {item for handlers in spread.values() for handler in handlers for item in _list_used(handler)}
-        used = {resource for item in references for resource in selections[item]}
+        owners = _spread_dependents(spread, selections, _list_owned)
+        users = _spread_dependents(spread, selections, _list_used)
         return {
-            resource: HandlersOfResource.build(spread.get(resource, ()), owners.get(resource, {}), resource in used)
-            for resource in dict.fromkeys((*spread, *owners, *sorted(used, key=str)))
+            resource: HandlersOfResource.build(
+                spread.get(resource, ()), owners.get(resource, NO_OWNERS), users.get(resource, NO_OWNERS)
+            )
+            for resource in dict.fromkeys((*spread, *owners, *sorted(users, key=str)))
         }
 
     def plan_webhooks(self, resources: Collection[Resource]) -> Mapping[Resource, Sequence[WebhookHandler]]:
@@ -154,18 +155,20 @@ def _spread(handlers: Iterable[H], selections: Selections) -> Mapping[Resource, 
     return spread
 
 
-def _spread_owners(
-    spread: Mapping[Resource, Sequence[ResourceHandler]], selections: Selections
+def _spread_dependents(
+    spread: Mapping[Resource, Sequence[ResourceHandler]],
+    selections: Selections,
+    list_selectors: Callable[[ResourceHandler], Sequence[Selector]],
 ) -> Mapping[Resource, Owners]:
-    """Find the handlers to call for changes of each owned resource."""
-    owners: dict[Resource, dict[Resource, frozenset[HandlerId]]] = {}
-    for owner, handlers in spread.items():
+    """Find the handlers to call for changes of each owned or used resource."""
+    dependents: dict[Resource, dict[Resource, frozenset[HandlerId]]] = {}
+    for dependent, handlers in spread.items():
         for handler in handlers:
-            for selector in _list_owned(handler):
+            for selector in list_selectors(handler):
                 for resource in selections[selector]:
-                    ids = owners.setdefault(resource, {})
-                    ids[owner] = ids.get(owner, frozenset()) | {handler.id}
-    return owners
+                    ids = dependents.setdefault(resource, {})
+                    ids[dependent] = ids.get(dependent, frozenset()) | {handler.id}
+    return dependents
 
 
 def _list_owned(handler: ResourceHandler) -> Sequence[Selector]:
@@ -200,8 +203,13 @@ class HandlersOfResource(FrozenRecord, frozen=True):
     """The sorted fields that the handlers use although they are not essential, e.g. in the status."""
     owners: Owners
     """The handlers of owner resources that changes of the owned objects of this resource call."""
-    is_used: bool
-    """Whether changes of objects of this resource call handlers of other objects, which refer to them."""
+    users: Owners
+    """The handlers of resources whose objects refer to objects of this resource: the changes of these call them."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether changes of objects of this resource call handlers of other objects, which refer to them."""
+        return bool(self.users)
 
     @property
     def is_seen_whole(self) -> bool:
@@ -210,7 +218,7 @@ class HandlersOfResource(FrozenRecord, frozen=True):
 
     @classmethod
     def build(
-        cls, handlers: Iterable[ResourceHandler], owners: Owners = NO_OWNERS, is_used: bool = False
+        cls, handlers: Iterable[ResourceHandler], owners: Owners = NO_OWNERS, users: Owners = NO_OWNERS
     ) -> HandlersOfResource:
         """Sort the handlers by their kinds."""
         handlers = list(handlers)
@@ -223,7 +231,7 @@ class HandlersOfResource(FrozenRecord, frozen=True):
             changing=changing,
             extra_fields=tuple(sorted({handler.field for handler in changing if _is_unessential(handler.field)})),
             owners=owners,
-            is_used=is_used,
+            users=users,
         )
 
     def find_clashes(self) -> Iterator[tuple[ResourceHandler, ResourceHandler]]:

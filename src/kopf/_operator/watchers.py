@@ -78,6 +78,10 @@ class Watchers:
         if self._runtime.pause.is_on:
             watcher.pause()
         watcher.serve(self._get_scopes(resource))
+        if not known:  # handlers of other resources can wait for this one since before it existed
+            for dependent, ids in (*handlers.owners.items(), *handlers.users.items()):
+                if dependent in self._watchers:
+                    self._watchers[dependent].controller.wake_all(ids)
 
     def _close_gate_for_new(self, added: Mapping[Resource, HandlersOfResource], *, is_first: bool) -> None:
         """Wait for the indices declared since the last time: the earlier ones are filled already."""
