@@ -6,8 +6,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from click.testing import CliRunner
 
 import kopf
+from kopf.cli import main
 from kopf.cli.loading import LoadingError, list_sources, load
 
 MANIFESTS = ["crd.yaml", "objects.yml", "obj.json"]
@@ -123,6 +125,16 @@ def test_what_is_no_module_of_handlers(folder: pathlib.Path, module: str, messag
     (folder / "a_module.py").write_text("undefined")
     with pytest.raises(LoadingError, match=message):
         load([], [module])
+
+
+@pytest.mark.parametrize("args", ["check handlers.py", "run handlers.py", "rbac -m handlers", "cluster"])
+def test_the_current_directory_is_gone(folder: pathlib.Path, args: str) -> None:
+    folder.rmdir()
+    result = CliRunner().invoke(main, args.split())
+    assert (result.exit_code, result.output) == (
+        1,
+        "Error: The current directory does not exist anymore. Change to another one.\n",
+    )
 
 
 def test_syntax_error(folder: pathlib.Path) -> None:

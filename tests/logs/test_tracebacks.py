@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import json
+import pathlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -135,3 +136,10 @@ def test_errors_with_no_traceback() -> None:
 )
 def test_whose_code_it_is(filename: str, framework: bool, library: bool) -> None:
     assert (is_framework(filename), is_library(filename)) == (framework, library)
+
+
+def test_whose_code_it_is_in_a_deleted_directory(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    monkeypatch.setattr(tracebacks, "is_framework", is_framework.__wrapped__)  # nothing is known already
+    assert not is_library.__wrapped__("handlers.py")

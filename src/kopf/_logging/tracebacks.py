@@ -39,7 +39,7 @@ def is_framework(filename: str) -> bool:
     """Tell if the file is a part of the framework, or of Python itself."""
     if filename.startswith("<frozen "):
         return True
-    path = os.path.abspath(filename)
+    path = os.path.normpath(filename)  # of imported files, it is absolute; the current directory can be gone
     # Packages can be installed in a folder inside of the standard library.
     return path.startswith(_FRAMEWORK) or (path.startswith(_STDLIB) and not path.startswith(_PACKAGES))
 
@@ -47,7 +47,7 @@ def is_framework(filename: str) -> bool:
 @functools.lru_cache(maxsize=1000)
 def is_library(filename: str) -> bool:
     """Tell if the file is a part of the framework, of Python itself, or of an installed package."""
-    return is_framework(filename) or os.path.abspath(filename).startswith(_PACKAGES)
+    return is_framework(filename) or os.path.normpath(filename).startswith(_PACKAGES)
 
 
 def describe_frame(frame: FrameType) -> str:

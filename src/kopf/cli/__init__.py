@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import collections
 import importlib
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,6 +83,18 @@ class LazyGroup(click.Group):
     """A group of commands that are imported on demand. Plugins can add commands."""
 
     commands: LazyCommands
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; explain its failure if it needs the current directory, and that has been deleted."""
+        try:
+            return super().invoke(ctx)
+        except FileNotFoundError as e:
+            try:
+                os.getcwd()
+            except FileNotFoundError:
+                text = "The current directory does not exist anymore. Change to another one."
+                raise click.ClickException(text) from e
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of the commands to the help, without imports."""
