@@ -171,6 +171,23 @@ async def test_handlers_log_about_their_objects(operator: Operator, kex: Objects
         }
 
 
+@pytest.mark.fastforward
+async def test_replicas_with_different_namespaces(operator: Operator, logs: Logs) -> None:
+    """They are two operators with one Lease: the objects of a standby would have no operator, without a word."""
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
+    other = Operator(operator.cluster, operator.registry)
+    for replica, name in ((operator, "one"), (other, "two")):
+        replica.set("coordination.mode", "leader")
+        replica.set("coordination.identity", name)
+    await operator.launch(clusterwide=False, namespaces=["one"])
+    await logs.wait("Leading as one: .*")
+    await other.launch(clusterwide=False, namespaces=["two"])
+    await logs.wait(
+        "The replicas of .* have different handlers or namespaces: this one is two .*, another one is one .*"
+    )
+    await other.stop()
+
+
 @pytest.mark.parametrize("log_format", [kopf.LogFormat.FULL, kopf.LogFormat.PLAIN, kopf.LogFormat.JSON])
 async def test_formats(operator: Operator, kex: Objects, log_format: kopf.LogFormat) -> None:
     stream = io.StringIO()

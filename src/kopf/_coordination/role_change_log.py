@@ -60,7 +60,7 @@ class RoleChangeLog:
     def log_stuck(self, slots: Slots) -> None:
         """Log which slots the replica cannot hand over yet."""
         if self._warnings.is_new(("stuck", slots)):
-            text = "Cannot hand over %d slots yet, because synchronous handlers still run there in threads: %s."
+            text = "Cannot hand over %d slots yet, because handlers still run there, in threads or uncancellable: %s."
             logger.warning(text, len(slots), describe_slots(slots))
 
     def log_unreleased(self, slots: Slots) -> None:
@@ -92,8 +92,9 @@ class RoleChangeLog:
             return
         if self._warnings.is_new(("handlers", other.handlers)):
             logger.warning(
-                "The replicas of %s have different handlers: this one is %s%s, another one is %s%s. This is fine "
-                "during an update of the operator. Two different operators need different names of their leases.",
+                "The replicas of %s have different handlers or namespaces: this one is %s%s, another one is "
+                "%s%s. This is fine during an update of the operator. Two different operators need different names of "
+                "their leases.",
                 self._place,
                 terms.identity,
                 f" ({terms.version})" if terms.version else "",

@@ -235,7 +235,7 @@ class Operator:
         from kopf._coordination.replicas import Replicas  # most operators are alone
         from kopf._operator.slot_moves import SlotMoves
 
-        moves, handlers = SlotMoves(runtime, observer.watchers), _get_fingerprint(self._setup.registry)
+        moves, handlers = SlotMoves(runtime, observer.watchers), _get_fingerprint(self._setup)
         replicas = Replicas(runtime, moves, runtime.share.fence, handlers=handlers, version=__version__)
         runtime.share.get_token = replicas.get_token
         return replicas
@@ -322,10 +322,11 @@ async def _take_part(peering: Peering, replicas: Replicas | None) -> None:
         await peering.leave(for_now=True)
 
 
-def _get_fingerprint(registry: OperatorRegistry) -> str:
-    """Make an identifier of the handlers, to distinguish operators with different ones."""
-    handlers = sorted({f"{handler.selector} {type(handler).__name__} {handler.id}" for handler in registry.resources})
-    return hashlib.sha256("\n".join(handlers).encode()).hexdigest()[:12]
+def _get_fingerprint(setup: OperatorSetup) -> str:
+    """Make an identifier of the handlers and the namespaces, to distinguish operators with different ones."""
+    handlers = {f"{handler.selector} {type(handler).__name__} {handler.id}" for handler in setup.registry.resources}
+    lines = [*sorted(handlers), *sorted({str(pattern) for pattern in setup.namespaces})]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def _start_preflight(
