@@ -23,7 +23,7 @@ from kopf.testing import LocalCluster
 HERE = pathlib.Path(__file__).parent
 EVC = {"group": "kopf.dev", "version": "v1", "plural": "ephemeralvolumeclaims", "namespace": "default"}
 
-STEP_TIMEOUT = 15  # seconds
+STEP_TIMEOUT = 60  # seconds
 TOTAL_TIMEOUT = 120  # seconds
 
 
