@@ -66,7 +66,9 @@ def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.P
         assert operator.stop() == 0
 
     lines = [json.loads(line) for line in operator.output.splitlines()]
-    assert not [line for line in lines if line["severity"] in ("error", "warn", "warning", "fatal")]
+    # On a busy machine, the operator can tell that its event loop has waited for the processor.
+    told = [line for line in lines if not line["message"].startswith("The event loop ")]
+    assert not [line for line in told if line["severity"] in ("error", "warn", "warning", "fatal")]
     needless = list_granted() - granted - {("patch", "events")}  # those are of repeated events only
     assert not needless
 
