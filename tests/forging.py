@@ -35,7 +35,11 @@ class Forge:
         self._pending = b""
 
     def run(
-        self, *args: str | pathlib.Path, cwd: pathlib.Path | None = None, env: Mapping[str, str] | None = None
+        self,
+        *args: str | pathlib.Path,
+        cwd: pathlib.Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = PATIENCE,
     ) -> subprocess.CompletedProcess[str]:
         """Run the command to its end with exactly these variables; by default, with those of the tests."""
         with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +52,7 @@ class Forge:
                 errors=str(errors),
             )
             try:
-                code = fork.wait()
+                code = fork.wait(timeout)
             finally:
                 fork.kill()
             return subprocess.CompletedProcess(args, code, output.read_text(), errors.read_text())

@@ -10,6 +10,9 @@ from collections.abc import Callable
 PATIENCE = 120.0
 """In seconds; less than the time for a whole test, so that it is said what was waited for."""
 
+LONG_PATIENCE = 5 * PATIENCE
+"""The same for programs that take many seconds even on quick machines: whole runs of tests, and type checkers."""
+
 
 async def wait_until(condition: Callable[[], object]) -> None:
     """Wait until it is true, and look at it often."""

@@ -15,7 +15,7 @@ from kopf.cli import main
 from kopf.testing import LocalCluster
 from tests.cli.processes import ROOT, Process
 from tests.forging import Forge
-from tests.patience import PATIENCE
+from tests.patience import LONG_PATIENCE, PATIENCE
 
 COMMIT = {"vcs_info": {"vcs": "git", "commit_id": "abc"}}
 LONGEST = "a" + "-very-long-name" * 3 + "-here"
@@ -55,13 +55,14 @@ def make(project: pathlib.Path, target: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
 
 
+@pytest.mark.timeout(2 * LONG_PATIENCE)
 def test_the_checks_of_new_projects_pass(folder: pathlib.Path) -> None:
     result = init("my-app")
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "  cd my-app && make test && kopf dev")

@@ -17,6 +17,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.docs.conftest import ROOT, get_blocks
 from tests.forging import Forge
+from tests.patience import LONG_PATIENCE
 
 DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
@@ -77,7 +78,7 @@ def test_tests_of_operators(name: str) -> None:
     run_samples(ROOT / "docs" / "testing-reference.md")[name]()
 
 
-@pytest.mark.timeout(300)  # it explores twice
+@pytest.mark.timeout(3 * LONG_PATIENCE)  # it explores twice
 def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path, pytests: Forge) -> None:
     path = ROOT / "docs" / "testing.md"
     handlers, *tests, remedy = get_blocks(path, "python")
@@ -95,7 +96,8 @@ def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path, pytes
 
 
 def run_pytest(pytests: Forge, folder: pathlib.Path) -> str:
-    done = pytests.run("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:asyncio", ".", cwd=folder)
+    args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:asyncio", "."]
+    done = pytests.run(*args, cwd=folder, timeout=LONG_PATIENCE)
     return "\n".join(line.removeprefix("E ").strip() for line in done.stdout.splitlines())
 
 

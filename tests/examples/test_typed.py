@@ -12,7 +12,7 @@ import pytest
 from tests.cli.processes import ROOT
 from tests.examples.conftest import EXAMPLES
 from tests.forging import Forge
-from tests.patience import PATIENCE
+from tests.patience import LONG_PATIENCE
 
 HANDLERS = EXAMPLES / "typed" / "handlers.py"
 MODELS = ["typed", "versions", "webapp"]
@@ -30,6 +30,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
+@pytest.mark.timeout(2 * LONG_PATIENCE)
 @pytest.mark.parametrize(
     "command",
     [
@@ -41,7 +42,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 def test_type_checkers_accept_it_and_find_the_mistake(folder: pathlib.Path, command: list[str]) -> None:
     pytest.importorskip(command[0], reason="it is not for this platform")
     run = [sys.executable, "-m", *command]
-    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=LONG_PATIENCE, check=False)
     found = [line for line in done.stdout.splitlines() if "error:" in line]
     assert found
     assert all("mistaken.py" in line for line in found), found

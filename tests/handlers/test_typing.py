@@ -16,11 +16,12 @@ import pytest
 
 import kopf
 from kopf._handlers import options
-from tests.patience import PATIENCE
+from tests.patience import LONG_PATIENCE
 
 HERE = pathlib.Path(__file__).parent
 
 
+@pytest.mark.timeout(2 * LONG_PATIENCE)
 def test_pyright_accepts_what_is_right_and_finds_the_mistakes(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("basedpyright", reason="it is not for this platform")
     config = {
@@ -34,7 +35,7 @@ def test_pyright_accepts_what_is_right_and_finds_the_mistakes(tmp_path: pathlib.
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson", "-p"]
-    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE)
+    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=LONG_PATIENCE)
     report = json.loads(run.stdout)
     problems = [
         f"{item['file']}:{item['range']['start']['line'] + 1}: {item['message']}"
