@@ -127,7 +127,7 @@ def test_what_is_no_module_of_handlers(folder: pathlib.Path, module: str, messag
         load([], [module])
 
 
-@pytest.mark.parametrize("args", ["check handlers.py", "run handlers.py", "rbac -m handlers", "cluster"])
+@pytest.mark.parametrize("args", ["check handlers.py", "run handlers.py", "rbac -m handlers"])
 def test_the_current_directory_is_gone(folder: pathlib.Path, args: str) -> None:
     folder.rmdir()
     result = CliRunner().invoke(main, args.split())
