@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.abc
+import importlib.machinery
 import inspect
 import logging
 import pathlib
@@ -19,6 +21,7 @@ from kopf._client.auth.piggyback import login_via_async_client, login_via_client
 from kopf._handlers.executor import invoke
 from kopf._handlers.handlers import Handler
 from kopf._handlers.thread_pools import ThreadPools
+from kopf._health import watchdog as watchdogs
 from kopf._health.watchdog import Watchdog, describe_culprit
 from kopf._settings.settings import ExecutionSettings, HealthSettings
 from kopf._values.ids import HandlerId
@@ -94,6 +97,33 @@ async def test_login_handlers_are_not_blamed_for_our_imports(
         await invoke(handler, {}, threads=ThreadPools(ExecutionSettings()))
         assert watchdog.blockage is None
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_nobody_is_blamed_for_imports_of_the_framework(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It imports some libraries on demand, which takes seconds in pods with a small share of a processor."""
+
+    class SlowLibrary(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+        def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+            return importlib.machinery.ModuleSpec(fullname, self) if fullname == "slow_library" else None
+
+        def get_source(self, fullname: str) -> str:
+            return "import time; time.sleep(1)"
+
+        def get_code(self, fullname: str) -> types.CodeType:
+            return compile(self.get_source(fullname), pytest.__file__, "exec")
+
+    monkeypatch.setattr("sys.meta_path", [SlowLibrary(), *sys.meta_path])
+    monkeypatch.setattr(watchdogs, "_WARNING_TIMEOUT", 0.2)
+    with Watchdog(HealthSettings(loop_timeout=0.3)) as watchdog:
+        code = compile("import slow_library", watchdogs.__file__, "exec")
+        asyncio.get_running_loop().call_soon(types.FunctionType(code, {}))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert sys.modules.pop("slow_library", None) is not None
+        assert watchdog.blockage is None
+    assert caplog.messages == []
 
 
 async def test_others_who_block_are_named_by_their_place(caplog: pytest.LogCaptureFixture) -> None:

@@ -40,6 +40,9 @@ _WARNING_TIMEOUT = 2.0
 _LAG_WINDOW = 30.0
 """The shortest time for which the worst lag is remembered, in seconds; the longest is twice as long."""
 
+_IMPORTS = "<frozen importlib._bootstrap>"
+"""The file of the functions that import modules."""
+
 _LOOPS = frozenset(
     {asyncio.Handle._run.__code__, asyncio.BaseEventLoop.run_forever.__code__, asyncio.Runner.run.__code__}
 )
@@ -106,7 +109,7 @@ class Watchdog:
 
     def _report(self, silence: float, level: int) -> str | None:
         frame = sys._current_frames().get(self._loop_thread)
-        if is_importing(frame):  # it is our own import in a login handler, and it ends by itself
+        if is_importing(frame) or is_loading(frame):  # it ends by itself, though slow machines need seconds for it
             return None
         if silence < _WARNING_TIMEOUT and not is_of_users(frame):  # the machine is busy with something else
             return None
@@ -137,6 +140,12 @@ def is_of_users(frame: FrameType | None) -> bool:
     """Tell if the stack of a thread contains the user's code."""
     handler, frames = _find_handler(frame)
     return handler is not None or any(not is_library(item.f_code.co_filename) for item in frames)
+
+
+def is_loading(frame: FrameType | None) -> bool:
+    """Tell if the stack of a thread imports something for the framework, i.e. with no code of the user."""
+    _, frames = _find_handler(frame)
+    return any(item.f_code.co_filename == _IMPORTS for item in frames) and not is_of_users(frame)
 
 
 def _find_handler(frame: FrameType | None) -> tuple[Handler | None, list[FrameType]]:
