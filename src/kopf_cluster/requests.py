@@ -50,7 +50,7 @@ CONTROL_LOOPS: Final = User("system:kube-controller-manager", (SUPERUSERS, "syst
 asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", default=ADMINISTRATOR)
 """The user of the current request, for code that has no access to the request itself."""
 
-_FALSE: Final = frozenset({"", "0", "false"})
+_FALSE: Final = frozenset({"0", "false"})
 _MAX_NUMBER: Final = 2**63
 
 # The maximal length of all warnings of an answer together; if they are longer, the maximal length of each.
@@ -88,8 +88,8 @@ class Request(msgspec.Struct, frozen=True):
     """The original query, with repeated parameters."""
 
     def flag(self, name: str) -> bool:
-        """Whether the flag is on; as in the API server, any value but "false" and "0" turns it on."""
-        return self.query.get(name, "").lower() not in _FALSE
+        """Whether the flag is on; as in the API server, all but "false" and "0" turns it on, even no value."""
+        return name in self.query and self.query[name].lower() not in _FALSE
 
     def number(self, name: str) -> int | None:
         """Return a number from the query, or none; negative ones are zeros. Refuse everything else."""
@@ -211,9 +211,9 @@ def _resolve_resource(request: Request, group: str, version: str, rest: tuple[st
 def _choose_verb(request: Request, named: bool) -> str:
     method = request.method
     if method in ("GET", "HEAD"):
-        if request.flag("watch"):
-            return "watch"
-        return "get" if named else "list"
+        if named:
+            return "get"
+        return "watch" if request.flag("watch") else "list"
     if method == "DELETE":
         return "delete" if named else "deletecollection"
     return _VERBS.get(method, method.lower())

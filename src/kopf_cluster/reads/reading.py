@@ -131,8 +131,6 @@ class Reader:
             kind.fields,
             _look_up_in(kind) if kind.custom and kind.fields else None,
         )
-        if call.name is not None:
-            fields = selectors.parse_fields(f"metadata.name={call.name}", kind.fields)
         labels = selectors.parse_labels(request.query.get("labelSelector", ""))
         shards = parse_shards(request.query.get("shardSelector", "")) if self._is_sharded else None
         return Selection(call.namespace, labels, fields, shards)
@@ -163,8 +161,8 @@ class Reader:
         match = request.query.get("resourceVersionMatch")
         if version is not None:
             require_version(self._store, version, request)
-        exact = match == "Exact" and version
-        return version if exact and version else self._store.revision
+        is_exact = match == "Exact" or (not match and request.number("limit"))  # the latter as it was before the match
+        return version if is_exact and version else self._store.revision
 
     def _read_version(self, request: Request) -> int | None:
         if request.query.get("resourceVersion", "").startswith("-"):

@@ -210,7 +210,9 @@ async def test_versions_in_lists(client: Client, cluster: LocalCluster) -> None:
     exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
     assert names(await client.get(CONFIG_MAPS, params=exact)) == ["a"]
     assert (await client.get(CONFIG_MAPS, params=exact))["metadata"]["resourceVersion"] == version
-    assert names(await client.get(CONFIG_MAPS, params={**exact, "resourceVersionMatch": "NotOlderThan"})) == ["a", "b"]
+    assert names(await client.get(CONFIG_MAPS, params={"resourceVersion": version, "limit": "5"})) == ["a"]
+    for later in ({"resourceVersionMatch": "NotOlderThan"}, {"resourceVersionMatch": "NotOlderThan", "limit": "5"}):
+        assert names(await client.get(CONFIG_MAPS, params={"resourceVersion": version, **later})) == ["a", "b"]
     assert names(await client.get(CONFIG_MAPS, params={"resourceVersion": "0"})) == ["a", "b"]
     cluster.faults.compact()
     assert (await client.call("GET", CONFIG_MAPS, params=exact)).status == 410

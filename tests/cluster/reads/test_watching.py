@@ -12,6 +12,7 @@ from tests.cluster.conftest import (
     make_config_map,
     make_kex,
 )
+from tests.patience import PATIENCE
 
 
 async def version_of(client: Client, path: str = CONFIG_MAPS) -> str:
@@ -40,6 +41,16 @@ async def test_without_a_version_the_current_state_comes_first(client: Client, p
         assert await stream.take(2) == [("ADDED", "a"), ("ADDED", "b")]
         await client.create(CONFIG_MAPS, make_config_map("c"))
         assert await stream.take(1) == [("ADDED", "c")]
+
+
+@pytest.mark.parametrize("flag", ["", "True", "yes"])
+async def test_watches_are_asked_for_by_any_value_even_by_none(client: Client, flag: str) -> None:
+    """As in ``curl .../configmaps?watch``. Single objects are not watched: they are got."""
+    made = await client.create(CONFIG_MAPS, make_config_map("a"))
+    async with client.watch(CONFIG_MAPS, watch=flag) as stream:
+        assert await stream.next() == {"type": "ADDED", "object": made}
+    async with asyncio.timeout(PATIENCE):  # not a stream
+        assert await client.get(f"{CONFIG_MAPS}/a", params={"watch": flag}) == made
 
 
 async def test_watches_go_on_from_any_version(client: Client) -> None:
@@ -99,7 +110,6 @@ async def test_objects_come_and_go_with_selectors(client: Client) -> None:
 async def test_watches_of_one_object_and_of_one_namespace(client: Client) -> None:
     system = "/api/v1/namespaces/kube-system/configmaps"
     async with (
-        client.watch(f"{CONFIG_MAPS}/one") as by_path,
         client.watch(CONFIG_MAPS, fieldSelector="metadata.name=one") as by_field,
         client.watch(CONFIG_MAPS) as by_namespace,
         client.watch("/api/v1/configmaps") as everywhere,
@@ -107,7 +117,6 @@ async def test_watches_of_one_object_and_of_one_namespace(client: Client) -> Non
         await client.create(system, make_config_map("one"))
         await client.create(CONFIG_MAPS, make_config_map("two"))
         await client.create(CONFIG_MAPS, make_config_map("one"))
-        assert await by_path.take(1) == [("ADDED", "one")]
         assert await by_field.take(1) == [("ADDED", "one")]
         assert await by_namespace.take(2) == [("ADDED", "two"), ("ADDED", "one")]
         assert await everywhere.take(3) == [("ADDED", "one"), ("ADDED", "two"), ("ADDED", "one")]
