@@ -52,6 +52,19 @@ _CONVERTED: Final[dict[tuple[str, str], tuple[str, str, Converter]]] = {
 # Kinds whose names must only fit in a URL.
 _LOOSE_NAMES: Final = {"apiservices", "roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
+# Kinds whose objects are also created by updates.
+_CREATED_BY_UPDATE: Final = {
+    "clusterrolebindings",
+    "clusterroles",
+    "endpoints",
+    "events",
+    "leases",
+    "limitranges",
+    "rolebindings",
+    "roles",
+    "services",
+}
+
 # Warnings for all requests to these kinds.
 _DEPRECATED: Final = {
     "componentstatuses": ("v1 ComponentStatus is deprecated in v1.19+",),
@@ -108,6 +121,7 @@ def _make_kind(resource: Resource) -> Kind:
         listed_subresources=resource.subresources,
         definition=resource.definition,
         scale=scales.BUILTIN if "scale" in resource.subresources else None,
+        created_by_update=plural in _CREATED_BY_UPDATE,
         loose_names=plural in _LOOSE_NAMES,
         cleanup_finalizer=_CLEANUP_FINALIZERS.get(plural, ""),
         columns=columns.make_columns(plural),

@@ -28,6 +28,7 @@ from kopf_cluster.reads.representations import negotiate
 from kopf_cluster.requests import Answer, Call, Request, Stream, with_warnings
 from kopf_cluster.store.storage import Store
 from kopf_cluster.store.watch_cache import Record
+from kopf_cluster.writes import new_states
 from kopf_cluster.writes.strategic import strategic_patch
 from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Writer
@@ -203,9 +204,14 @@ class API:
         options = write_options(request)
         body = _read(kind, request)
         objects.require_same_name(body, call.name)
+        key = (call.namespace or "", call.name)
+        if kind.created_by_update and not call.subresource and not self._writer.has(kind, key):
+            self._access.authorize_creation(call, request)
+            record = self._writer.create(kind, key[0], new_states.begin_by_update(kind, body), options)
+            return self._written(201, kind, record, request, options)
         record = self._writer.update(
             kind,
-            (call.namespace or "", call.name),
+            key,
             lambda old: body,
             subresource=call.subresource,
             need_version=not kind.unconditional_update,

@@ -103,6 +103,8 @@ class Kind:
     """Whether the answer to a deletion is the last state of the object, even if it is gone."""
     unconditional_update: bool = True
     """Whether an update (PUT) is accepted without a resource version."""
+    created_by_update: bool = False
+    """Whether an update (PUT) of an absent object creates it."""
     loose_names: bool = False
     """Whether names must only fit in a URL (as of roles), instead of being DNS subdomains."""
     cleanup_finalizer: str = ""

@@ -85,6 +85,16 @@ def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool, options:
     return {field: value for field, value in metadata.items() if value is not None}
 
 
+def begin_by_update(kind: Kind, body: Obj) -> Obj:
+    """Return the new object of an update of an absent one, or refuse it if a certain object was meant."""
+    metadata = _read_metadata(kind, body["metadata"])
+    metadata.pop("resourceVersion", None)  # there is none to compare with
+    if uid := metadata.get("uid"):
+        text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        raise statuses.conflict(kind, metadata["name"], text)
+    return {**body, "metadata": metadata}
+
+
 def refuse_uid(kind: Kind, name: str, uid: Any) -> statuses.APIStatus:
     """Refuse a patch with the UID of another object: unlike in an update, it is no precondition there."""
     return statuses.invalid(kind, name, [statuses.invalid_value("metadata.uid", uid, "field is immutable")])

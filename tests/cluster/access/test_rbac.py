@@ -52,6 +52,15 @@ async def ask(
     return await client.call(method, path, headers=headers, json=body)
 
 
+async def test_updates_that_create_need_both_permissions(client: Client, cluster: LocalCluster) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/one"
+    lease = {"metadata": {"name": "one"}}
+    for verbs, code in (["update"], 403), (["create"], 403), (["create", "update"], 201), (["update"], 200):
+        rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}]
+        cluster.patch("role", "editor", {"rules": rules})
+        assert (await ask(client, "PUT", path, body=lease)).status == code
+
+
 async def test_only_what_is_granted_is_allowed(client: Client) -> None:
     assert (await ask(client, "POST", CONFIG_MAPS, body=make_config_map("mine"))).status == 201
     assert (await ask(client, "POST", CONFIG_MAPS, body=make_config_map("other"))).status == 201

@@ -205,6 +205,21 @@ async def test_absent_objects_are_not_found(client: Client, kexes: str, method: 
     }
 
 
+@pytest.mark.parametrize("version", [None, "", "5"])
+async def test_updates_create_objects_of_some_builtin_kinds(client: Client, version: str | None) -> None:
+    """Such as leases: their holders need no other request."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/one"
+    lease = {"metadata": {"name": "one", "resourceVersion": version}, "spec": {"holderIdentity": "me"}}
+    made = (await client.call("PUT", path, json=lease, expected=201)).body
+    assert (made["metadata"]["namespace"], made["spec"]) == ("default", {"holderIdentity": "me"})
+    assert await client.get(path) == made
+    assert (await client.call("PUT", path, json=made, expected=200)).body == made
+    await client.delete(path)
+    reply = await client.call("PUT", path, json={"metadata": {"name": "one", "uid": "x"}}, expected=409)
+    assert "UID in precondition: x, UID in object meta: " in reply.body["message"]
+    await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map(), expected=404)
+
+
 @pytest.mark.parametrize(
     ("path", "patch", "generation"),
     [
