@@ -71,22 +71,11 @@ _DEPRECATED: Final = {
     "endpoints": ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",),
 }
 
-# The initial values of new objects besides the defaults: additions of the server, and visible zeros.
+# The initial values of new objects besides the defaults.
 _INITIAL: Final[dict[str, Obj]] = {
-    "namespaces": {"spec": {}, "status": {"phase": "Active"}},
+    "namespaces": {"status": {"phase": "Active"}},
     "pods": {"status": {"phase": "Pending", "qosClass": "BestEffort"}},
-    "services": {"status": {"loadBalancer": {}}},
     "persistentvolumes": {"status": {"phase": "Available"}},
-    "persistentvolumeclaims": {"status": {"phase": "Pending"}},
-    "replicationcontrollers": {"status": {"replicas": 0}},
-    "deployments": {"status": {}},
-    "replicasets": {"status": {"replicas": 0}},
-    "statefulsets": {"status": {"replicas": 0, "availableReplicas": 0}},
-    "daemonsets": {
-        "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}
-    },
-    "jobs": {"status": {}},
-    "cronjobs": {"status": {}},
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from kopf_cluster import codec
 from kopf_cluster.kinds.structures import Shape, Structure
+from kopf_cluster.protobuf import messages
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -167,8 +168,27 @@ def find_plan(structure: Structure) -> _Plan | None:
         return None
     inner = {"[]": structure.items} if structure.items is not None else structure.fields
     below = {name: plan for name, sub in inner.items() if (plan := find_plan(sub)) is not None}
-    constants, complete = TABLE.get(short, {}), FUNCTIONS.get(short)
+    constants, complete = {**_find_shown(structure), **TABLE.get(short, {})}, FUNCTIONS.get(short)
     return _Plan(structure.shape, constants, complete, below) if below or constants or complete else None
+
+
+def _find_shown(structure: Structure) -> Obj:
+    """Return what Go always shows: structures and, in statuses, zeros. Elsewhere, validation asks for the latter.
+
+    The metadata of whole objects are always there.
+    """
+    is_status, is_whole = structure.definition.endswith("Status"), "apiVersion" in structure.fields
+    shown: Obj = {}
+    for name, zero in messages.find_shown(structure.definition):
+        if (
+            isinstance(zero, dict)
+            and structure.fields[name].shape == "object"
+            and not (is_whole and name == "metadata")
+        ):
+            shown[name] = {}
+        elif is_status and zero is not None:
+            shown[name] = zero
+    return shown
 
 
 # ------------------------------------------------------------------------- what depends on other fields
@@ -270,6 +290,16 @@ def _network_policy(value: Obj) -> None:
         value["policyTypes"] = ["Ingress", "Egress"] if value.get("egress") else ["Ingress"]
 
 
+def _claim(value: Obj) -> None:
+    value["status"]["phase"] = value["status"].get("phase") or "Pending"
+
+
+def _stateful_set(value: Obj) -> None:
+    """Templates of claims always tell what they are, whether clients do or not."""
+    for claim in value.get("volumeClaimTemplates", []):
+        claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
+
+
 def _subject(value: Obj) -> None:
     if value.get("kind") in ("User", "Group"):
         value.setdefault("apiGroup", "rbac.authorization.k8s.io")
@@ -302,12 +332,14 @@ def _condition(value: Obj) -> None:
 FUNCTIONS: Final[Mapping[str, Callable[[Obj], None]]] = {
     "apps.v1.DaemonSetUpdateStrategy": _rolling(maxUnavailable=1, maxSurge=0),
     "apps.v1.DeploymentStrategy": _rolling(maxUnavailable="25%", maxSurge="25%"),
+    "apps.v1.StatefulSetSpec": _stateful_set,
     "apps.v1.StatefulSetUpdateStrategy": _rolling(partition=0),
     "batch.v1.Job": _job,
     "batch.v1.JobCondition": _condition,
     "core.v1.Container": _container,
     "core.v1.EphemeralContainer": _container,
     "core.v1.LimitRangeItem": _limits,
+    "core.v1.PersistentVolumeClaim": _claim,
     "core.v1.Pod": _pod,
     "core.v1.PodCondition": _condition,
     "core.v1.PodSpec": _pod_spec,

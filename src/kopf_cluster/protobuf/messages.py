@@ -242,6 +242,15 @@ def find_omitted(name: str) -> Iterator[str]:
             yield row.name
 
 
+def find_shown(name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a message that JSON has even if they are absent, with their values; none if it is unknown."""
+    for row in read_rows(name) if name in _data().messages else ():
+        if not row.name:
+            yield from find_shown(row.type)
+        elif (field := Field(row)).is_shown_absent:
+            yield row.name, field.zero()
+
+
 @functools.cache
 def _data() -> _Data:
     packed = importlib.resources.files(__package__).joinpath("data/messages.json.gz").read_bytes()

@@ -12,6 +12,17 @@ from kopf_cluster.kinds.builtin_pruning import prune
 from kopf_cluster.kinds.defaults import FUNCTIONS, TABLE
 from tests.cluster.kinds.strategies import KINDS, fill_defaults, values
 
+TEMPLATE = {
+    "metadata": {},
+    "spec": {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+    },
+}
+
 
 def fill(definition: str, obj: dict[str, Any]) -> dict[str, Any]:
     fill_defaults(obj, structures.of_definition(f"io.k8s.api.{definition}"))
@@ -168,9 +179,10 @@ def test_services() -> None:
                 "revisionHistoryLimit": 10,
                 "progressDeadlineSeconds": 600,
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+                "template": TEMPLATE,
             },
         ),
-        ("apps.v1.ReplicaSet", {"replicas": 1}),
+        ("apps.v1.ReplicaSet", {"replicas": 1, "template": TEMPLATE}),
         (
             "apps.v1.StatefulSet",
             {
@@ -179,6 +191,7 @@ def test_services() -> None:
                 "podManagementPolicy": "OrderedReady",
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
                 "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+                "template": TEMPLATE,
             },
         ),
         (
@@ -186,6 +199,7 @@ def test_services() -> None:
             {
                 "revisionHistoryLimit": 10,
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+                "template": TEMPLATE,
             },
         ),
         (
@@ -197,6 +211,7 @@ def test_services() -> None:
                 "completionMode": "NonIndexed",
                 "suspend": False,
                 "podReplacementPolicy": "TerminatingOrFailed",
+                "template": TEMPLATE,
             },
         ),
         (
@@ -206,9 +221,10 @@ def test_services() -> None:
                 "suspend": False,
                 "successfulJobsHistoryLimit": 3,
                 "failedJobsHistoryLimit": 1,
+                "jobTemplate": {"metadata": {}, "spec": {"template": TEMPLATE}},
             },
         ),
-        ("core.v1.PersistentVolumeClaim", {"volumeMode": "Filesystem"}),
+        ("core.v1.PersistentVolumeClaim", {"volumeMode": "Filesystem", "resources": {}}),
         ("core.v1.PersistentVolume", {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"}),
         ("networking.v1.NetworkPolicy", {"podSelector": {}, "policyTypes": ["Ingress"]}),
     ],
@@ -229,7 +245,32 @@ def test_specs(definition: str, expected: dict[str, Any]) -> None:
                     "revisionHistoryLimit": 10,
                     "progressDeadlineSeconds": 600,
                     "strategy": {"type": "Recreate"},
-                }
+                    "template": TEMPLATE,
+                },
+                "status": {},
+            },
+        ),
+        # Structures in Go are always there, and zeros are in statuses.
+        ("coordination.v1.Lease", {}, {"spec": {}}),
+        ("networking.v1.Ingress", {"spec": {}}, {"spec": {}, "status": {"loadBalancer": {}}}),
+        (
+            "core.v1.Pod",
+            {"spec": {"containers": []}, "status": {"containerStatuses": [{"name": "main"}]}},
+            {
+                "spec": pod(containers=[]),
+                "status": {
+                    "containerStatuses": [
+                        {
+                            "name": "main",
+                            "ready": False,
+                            "restartCount": 0,
+                            "image": "",
+                            "imageID": "",
+                            "state": {},
+                            "lastState": {},
+                        }
+                    ]
+                },
             },
         ),
         ("core.v1.Secret", {}, {"type": "Opaque"}),

@@ -127,7 +127,7 @@ def test_all_structures_know_what_they_leave_out(definition: str) -> None:
         (
             "core.v1.PersistentVolumeClaimSpec",
             {"storageClassName": "", "volumeName": "", "accessModes": []},
-            {"storageClassName": "", "volumeMode": "Filesystem"},
+            {"storageClassName": "", "volumeMode": "Filesystem", "resources": {}},
         ),
         ("rbac.v1.PolicyRule", {"verbs": [], "resources": []}, {"verbs": []}),
         (
@@ -145,7 +145,11 @@ def test_all_structures_know_what_they_leave_out(definition: str) -> None:
             {"policyTypes": [], "ingress": [], "podSelector": {"matchLabels": {}}},
             {"podSelector": {}, "policyTypes": ["Ingress"]},
         ),
-        ("flowcontrol.v1.FlowSchemaSpec", {"matchingPrecedence": 0, "rules": []}, {"matchingPrecedence": 1000}),
+        (
+            "flowcontrol.v1.FlowSchemaSpec",
+            {"matchingPrecedence": 0, "rules": []},
+            {"matchingPrecedence": 1000, "priorityLevelConfiguration": {}},
+        ),
     ],
 )
 def test_what_is_left_out_and_what_is_not(definition: str, given: dict[str, Any], expected: dict[str, Any]) -> None:

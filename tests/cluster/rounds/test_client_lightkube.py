@@ -9,7 +9,7 @@ import pytest
 from lightkube import ApiError, AsyncClient, KubeConfig
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.apps_v1 import Deployment, StatefulSet
 from lightkube.resources.core_v1 import ConfigMap
 from lightkube.types import PatchType
 
@@ -99,6 +99,16 @@ async def test_builtin_kinds(client: Any) -> None:
     assert replaced.spec.replicas == 3
     assert [one.spec.replicas async for one in client.list(Deployment)] == [3]
     await client.delete(Deployment, "web")
+
+
+async def test_replacing_what_others_have_created(client: Any, cluster: LocalCluster) -> None:
+    """The library adds the API version and the kind to the claims in sets."""
+    manifest = {**make_deployment("db", "main"), "kind": "StatefulSet"}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    manifest["spec"] |= {"serviceName": "db", "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": spec}]}
+    await cluster.aio.create(manifest)
+    read = await client.get(StatefulSet, "db")
+    assert (await client.replace(read)).metadata.resourceVersion == read.metadata.resourceVersion
 
 
 async def test_errors(client: Any) -> None:
