@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._handlers.time_source import TimeSource
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Objects, connect
 from tests.behaviour.peerings import PeeringObject, make_other, running
@@ -211,7 +212,10 @@ async def test_the_records_are_renewed_before_they_expire(
     registries: list[kopf.OperatorRegistry],
     peering: PeeringObject,
     logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    get_date, get_time = TimeSource.now, asyncio.get_running_loop().time
+    monkeypatch.setattr(TimeSource, "now", lambda self: get_date(self) + datetime.timedelta(seconds=get_time()))
     await operator.start(priority=3)
     [identity] = await peering.get_records()
     assert re.fullmatch(r".+@.+/\d{14}/[a-z0-9]{3}", identity)
@@ -230,6 +234,22 @@ async def test_the_records_are_renewed_before_they_expire(
     assert max(delays) - min(delays) > 0.1  # not all operators at once
     assert now() - since > 900
     await logs.wait("Keep-alive in 'default' cluster-wide: ok.", times=20)
+
+
+@pytest.mark.fastforward
+async def test_the_records_follow_the_jumps_of_the_clock(
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A suspended laptop does not know how long it has slept; others compare the record with the date."""
+    await operator.start()
+    [identity] = await peering.get_records()
+    get_date, skew = TimeSource.now, datetime.timedelta(days=100)
+    monkeypatch.setattr(TimeSource, "now", lambda self: get_date(self) + skew)
+    awake = (datetime.datetime.now(datetime.UTC) + skew).isoformat()
+    await peering.wait(lambda records: records[identity]["lastseen"] > awake)
 
 
 @pytest.mark.fastforward

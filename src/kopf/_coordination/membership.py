@@ -24,6 +24,7 @@ from kopf._coordination.peering_keepalive import AnnouncementCallbacks, Announce
 from kopf._coordination.peering_pause import PeeringPause
 from kopf._coordination.peers import Part, choose_part
 from kopf._coordination.records import Site, get_records, get_subresource
+from kopf._handlers.time_source import time_source
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource, is_newer
@@ -144,7 +145,7 @@ class Membership:
         records = None if obj is None else get_records(obj)
         shown = records if isinstance(records, Mapping) else {}
         runtime.observer.peers_seen(self._site.place, self._site.identity, shown)
-        problems = peers.take(records, now=runtime.clock.now(), time=asyncio.get_running_loop().time())
+        problems = peers.take(records, now=time_source.get().now(), time=asyncio.get_running_loop().time())
         _report(problems, self._site.place)
         self._version = _ABSENT if obj is None else obj.head.resourceVersion
         if self._announcer is not None:

@@ -10,6 +10,7 @@ from kopf._client.http.api import APIClient
 from kopf._client.resources.targets import Scope, describe_scope
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peers import Peer
+from kopf._handlers.time_source import time_source
 from kopf._settings.settings import PeeringSettings
 from kopf._values.codec import UnreadableError
 from kopf._values.objects import KubeObject
@@ -48,7 +49,7 @@ class Site:
 
     def describe_us(self) -> Peer:
         """Make the current record of this operator."""
-        settings, now = self.settings, self.runtime.clock.now()
+        settings, now = self.settings, time_source.get().now()
         return Peer(self.identity, settings.priority, settings.lifetime, now, group=self.group)
 
 

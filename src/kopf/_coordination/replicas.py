@@ -26,6 +26,7 @@ from kopf._coordination.leases import LEADER, Lease, Terms, name_holder
 from kopf._coordination.replica_identity import get_replica_name
 from kopf._coordination.replica_protocol import Replica
 from kopf._coordination.role_change_log import RoleChangeLog
+from kopf._handlers.time_source import time_source
 from kopf._values.permissions import format_advice
 from kopf._values.replica_state import ReplicaState
 from kopf._values.resources import LEASES
@@ -87,7 +88,7 @@ class Replicas:
             handlers=handlers,
         )
         self._replica = Replica(terms, lambda: f"{identity}_{secrets.token_hex(4)}")
-        self._client = LeaseClient(runtime.api, terms, settings.namespace or "default", runtime.clock.now)
+        self._client = LeaseClient(runtime.api, terms, settings.namespace or "default", time_source.get().now)
         self._log = RoleChangeLog(terms, f"{settings.namespace}/{settings.name}")
         self._opened_by = ""
         """The life of the replica that has opened the fence."""
