@@ -119,8 +119,8 @@ def test_new_projects_have_manifests(folder: pathlib.Path, cluster: LocalCluster
         ({"url": "file:///home/jane/kopf", "dir_info": {"editable": True}}, " @ file:///home/jane/kopf", False),
         ({"url": "https://example.com/kopf.git", **COMMIT}, " @ git+https://example.com/kopf.git@abc", False),
         ({"url": "ssh://git@github.com/x/kopf.git", **COMMIT}, " @ git+ssh://git@github.com/x/kopf.git@abc", False),
-        ({"url": "https://github.com/x/kopf.git", **COMMIT}, " @ https://github.com/x/kopf/archive/abc.tar.gz", True),
-        ({"url": "https://github.com/x/kopf", **COMMIT}, " @ https://github.com/x/kopf/archive/abc.tar.gz", True),
+        ({"url": "https://github.com/x/kopf.git", **COMMIT}, " @ git+https://github.com/x/kopf.git@abc", False),
+        ({"url": "https://github.com/x/kopf/archive/abc.tar.gz"}, " @ https://github.com/x/kopf/archive/abc.tar.gz", True),
     ],
 )
 def test_new_projects_need_the_same_kopf(

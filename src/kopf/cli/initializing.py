@@ -23,7 +23,6 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
 
 _FOR_IMAGES = re.compile(r">=| @ https?://")
 """Sources that the build of an image can use: it has neither git nor the files of this machine."""
-_GITHUB = re.compile(r"(https://github\.com/[^/]+/[^/]+?)(\.git)?/?")
 _ARCHIVE = "https://github.com/OWNER/kopf/archive/COMMIT.tar.gz"
 
 _TAKEN = frozenset({*keyword.kwlist, "Any", "Spec", "Status"})
@@ -93,9 +92,8 @@ def _find_source() -> str:
     origin = json.loads(record)
     url: str = origin["url"]
     if (vcs := origin.get("vcs_info")) is not None:
-        repository = _GITHUB.fullmatch(url)
-        commit = vcs["commit_id"]
-        url = f"{repository[1]}/archive/{commit}.tar.gz" if repository else f"{vcs['vcs']}+{url}@{commit}"
+        # No archive, even of GitHub: that of a private repository needs other credentials than git.
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
     return f" @ {url}"
 
 
