@@ -120,7 +120,7 @@ def test_new_projects_have_manifests(folder: pathlib.Path, cluster: LocalCluster
         ({"url": "https://example.com/kopf.git", **COMMIT}, " @ git+https://example.com/kopf.git@abc", False),
         ({"url": "ssh://git@github.com/x/kopf.git", **COMMIT}, " @ git+ssh://git@github.com/x/kopf.git@abc", False),
         ({"url": "https://github.com/x/kopf.git", **COMMIT}, " @ git+https://github.com/x/kopf.git@abc", False),
-        ({"url": "https://github.com/x/kopf/archive/abc.tar.gz"}, " @ https://github.com/x/kopf/archive/abc.tar.gz", True),
+        ({"url": "https://github.com/x/k/archive/abc.tar.gz"}, " @ https://github.com/x/k/archive/abc.tar.gz", True),
     ],
 )
 def test_new_projects_need_the_same_kopf(

@@ -41,7 +41,7 @@ def check_library() -> None:
     except ModuleNotFoundError as e:
         raise MissingMetricsLibraryError(
             "The metrics need the library prometheus-client, which is not installed. To install it: "
-            "pip install 'kopf[metrics]>=2'"
+            "pip install 'kopf[metrics]'"
         ) from e
 
 

@@ -32,7 +32,7 @@ def make_tracer(settings: TracingSettings) -> Tracer | None:
             return None
         raise MissingTracingLibraryError(
             "The traces need the library opentelemetry-api, which is not installed. To install it: "
-            "pip install 'kopf[tracing]>=2'"
+            "pip install 'kopf[tracing]'"
         ) from e
     nobody = trace.ProxyTracerProvider, trace.NoOpTracerProvider  # the process has not configured it
     if settings.provider is None and isinstance(trace.get_tracer_provider(), nobody):

@@ -59,7 +59,7 @@ def demo(is_fast: bool) -> None:
 
         from kopf_cluster import LocalCluster
     except ImportError as e:
-        raise click.ClickException(f"Packages are missing: {e}. Install them: pip install 'kopf[demo]>=2'") from e
+        raise click.ClickException(f"Packages are missing: {e}. Install them: pip install 'kopf[demo]'") from e
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))  # the operators end with the show
     started = time.monotonic()
     stage = Stage(is_fast=is_fast)
