@@ -264,6 +264,7 @@ def test_options_of_the_operator_are_recorded(start: Starter, cluster: LocalClus
         "other-*",
         "--priority",
         "7",
+        "--leader-election",
         "--record",
         "recording",
         "handlers.py",
@@ -274,4 +275,5 @@ def test_options_of_the_operator_are_recorded(start: Starter, cluster: LocalClus
     options = read_entries(folder / "recording")[0][0].fields["options"]
     assert options["namespaces"] == ["default", "other-*"]
     assert options["priority"] == 7
+    assert options["coordination"] == "leader"
     assert replay(folder / "recording", folder / "handlers.py")

@@ -68,7 +68,7 @@ def test_no_replicas_where_there_can_be_none() -> None:
     settings = OperatorSettings(coordination=CoordinationSettings(mode="shards", renew_deadline=100))
     settle_coordination(settings, has_replicas=False)
     assert settings.coordination.mode is None
-    assert not settings.peering.standalone
+    assert settings.peering.standalone
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ async def operator(
             "standalone": standalone,
             "peering_name": peering_name,
             "priority": priority,
+            "coordination": settings.coordination.mode,
             "namespaces": [encode_pattern(pattern) for pattern in patterns],
             "identity": identity,
         }

@@ -101,6 +101,20 @@ class RecordedRun:
         """List all actions of these kinds: ``req``, ``open``, ``call``."""
         return [action for action in self._actions.values() if action.begin.kind in kinds]
 
+    def find_next(self, stream: RecordedAction) -> RecordedAction | None:
+        """
+        Find the listing or the stream that replaced the stream when the operator closed it.
+
+        Replicas do so when they get or lose objects.
+        """
+        if stream.end is None or stream.end.fields.get("failure") != "cancelled":
+            return None
+        for action in self.list_actions("req", "open"):
+            is_same = action.fields["target"].partition("?")[0] == stream.fields["target"]
+            if is_same and action.position > stream.end_position and action.fields.get("method", "GET") == "GET":
+                return action
+        return None
+
     def make_journal(self) -> Journal:
         """Make the journal of the calls that have ended, as simulations have it."""
         journal = Journal(lambda: self.duration)

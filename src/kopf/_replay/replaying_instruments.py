@@ -39,6 +39,7 @@ class Replayer:
     """Makes an operator repeat its recording, and compares them."""
 
     def __init__(self, run: RecordedRun, schedule: Schedule) -> None:
+        self.run = run
         self.schedule = schedule
         self.comparison = Comparison(run, schedule)
         self.fallback = FallbackAnswers(run)
@@ -138,6 +139,11 @@ class ReplayingClient(APIClient):
             await replayer.schedule.wait(position)
             replayer.fallback.see_lines(path, entry.documents)
             yield entry.documents
+        if (following := replayer.run.find_next(stream)) is not None:
+            await replayer.schedule.wait(stream.end_position)
+            if following.begin.kind == "req":  # the replayed operator is no replica, so it must be made to list anew
+                raise make_error(status=410, method="GET", path=path, headers={}, body=b"")
+            return
         await replayer.end(stream, "GET", path)
 
 

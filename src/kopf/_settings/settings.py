@@ -382,14 +382,14 @@ def settle_coordination(settings: OperatorSettings, *, has_replicas: bool = True
     """
     Check the final settings of the coordination, and by default, disable the peering if there is a coordination.
 
-    If there can be no replicas, e.g. in a replay, disable the coordination. A named peering object or a priority keeps
-    the peering enabled. Raises :class:`OperatorError` with the problem.
+    If there can be no replicas, e.g. in a replay, disable the coordination, too. A named peering object or a priority
+    keeps the peering enabled. Raises :class:`OperatorError` with the problem.
     """
+    if settings.coordination.mode is not None and not settings.peering.mandatory and not settings.peering.priority:
+        settings.peering.standalone = True
     if not has_replicas:
         settings.coordination.mode = None
     check_coordination(settings.coordination)
-    if settings.coordination.mode is not None and not settings.peering.mandatory and not settings.peering.priority:
-        settings.peering.standalone = True
 
 
 def iter_delays(delays: Delays) -> Collection[float] | Iterable[float]:

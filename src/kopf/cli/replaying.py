@@ -119,6 +119,7 @@ async def _operate(
         priority=options.get("priority"),
         name=options.get("peering_name"),
     )
+    settings.coordination.mode = options.get("coordination")  # it has no replicas here, but therefore no peers, either
     vault = Vault(settings)
     vault.populate([ConnectionInfo(server=_SERVER)])
     setup = OperatorSetup(

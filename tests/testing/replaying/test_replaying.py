@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._replay.recorded_run import RecordedRun
 from kopf._replay.recording import recording_to
 from kopf._replay.recording_writer import Writer
 from kopf.testing import Replay, Simulation, SimulationError, replay, simulate
@@ -304,6 +305,65 @@ def test_random_functions_of_all_kinds_are_replayed(tmp_path: pathlib.Path) -> N
     assert seen == recorded
     assert len({str(values) for values in seen.values()}) == 4, "objects have numbers of their own"
     assert {values[-1] for values in seen.values()} == {random.Random(1).random()}
+
+
+@pytest.mark.parametrize("mode", ["leader", "shards"])
+def test_replicas_are_replayed_alone(tmp_path: pathlib.Path, mode: Any) -> None:
+    def declare_replica(registry: kopf.OperatorRegistry) -> None:
+        declare(registry)
+
+        @kopf.on.startup(registry=registry)
+        def coordinate(settings: kopf.OperatorSettings, **_: Any) -> None:
+            settings.coordination.mode = mode
+
+    async def live(simulation: Simulation) -> None:
+        await simulation.advance(seconds=30)  # the first replica waits for former ones
+        await live_calmly(simulation)
+
+    recorded = record(tmp_path / "recording", live, declare_replica)
+    result = replay_with(tmp_path / "recording", declare_replica)
+    assert result, str(result)
+    assert len(recorded.get_calls("create_fn")) == len(result.journal.get_calls("create_fn")) > 4
+
+
+def test_moves_of_objects_between_replicas_are_replayed(tmp_path: pathlib.Path) -> None:
+    """The recorded replica opens its streams anew when it loses objects, and lists them anew when it gets them back."""
+    other = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": "kopf-9",
+            "labels": {"kopf.dev/coordination": "kopf"},
+            "annotations": {"kopf.dev/replica": '{"mode": "shards", "held": "none", "seen": 0}'},
+        },
+        "spec": {"holderIdentity": "other_1", "leaseDurationSeconds": 15},
+    }
+
+    def declare_replica(registry: kopf.OperatorRegistry) -> None:
+        only(kopf.on.update, "update_fn", nothing)(registry)
+
+        @kopf.on.startup(registry=registry)
+        def coordinate(settings: kopf.OperatorSettings, **_: Any) -> None:
+            settings.coordination.mode = "shards"
+
+    async def live(simulation: Simulation) -> None:
+        await simulation.advance(seconds=30)
+        for n in range(8):
+            await simulation.apply(make(f"obj{n}"))
+        await simulation.apply(other)
+        await simulation.advance(seconds=60)  # the other replica never renews its Lease
+        for n in range(8):
+            await simulation.patch("kopfexamples", f"obj{n}", {"spec": {"size": 2}})
+        await simulation.advance(seconds=20)
+        await simulation.stop()
+
+    recorded = record(tmp_path / "recording", live, declare_replica)
+    assert len(recorded.get_calls("update_fn")) == 8
+    opened = RecordedRun(tmp_path / "recording").list_actions("open")
+    assert [action for action in opened if "shardSelector" in action.fields["params"]]
+    result = replay_with(tmp_path / "recording", declare_replica)
+    assert result, str(result)
+    assert len(result.journal.get_calls("update_fn")) == 8
 
 
 def test_peering_is_replayed(tmp_path: pathlib.Path) -> None:
