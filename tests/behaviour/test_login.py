@@ -21,7 +21,7 @@ from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 pytestmark = pytest.mark.usefixtures("by_network")
 
-LIBRARIES = ("kubernetes", "kubernetes_asyncio", "pykube")
+LIBRARIES = ("kubernetes", "kubernetes_asyncio", "pykube", "kubernetes.aio")
 
 
 @pytest.fixture
@@ -64,6 +64,28 @@ async def test_an_imported_library_is_used_by_default_and_gets_configured(
     assert logs.find("(The official client|The asynchronous client|Pykube) is configured by the kubeconfig.")
     if library != "pykube":
         assert module.client.Configuration.get_default_copy().host == operator.cluster.url
+
+
+@pytest.mark.usefixtures("no_libraries_are_imported")
+async def test_all_imported_libraries_get_configured(operator: Operator, kex: Objects, logs: Logs) -> None:
+    modules = [importlib.import_module(library) for library in LIBRARIES if library != "pykube"]
+    for module in modules:
+        importlib.import_module(f"{module.__name__}.client").Configuration.set_default(None)
+    await operator.start_and_handle(kex)
+    for module in modules:
+        assert module.client.Configuration.get_default_copy().host == operator.cluster.url
+
+
+@pytest.mark.usefixtures("no_libraries_are_imported")
+async def test_one_broken_library_does_not_stop_the_others(
+    operator: Operator, kex: Objects, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = importlib.import_module("kubernetes")
+    importlib.import_module("kubernetes_asyncio")
+    logs.expected.append("not configured")
+    monkeypatch.setattr(broken.config, "load_kube_config", None)
+    await operator.start_and_handle(kex)
+    assert logs.find("One of the imported client libraries is not configured: The library kubernetes .* has failed.*")
 
 
 @pytest.mark.usefixtures("no_libraries_are_imported")

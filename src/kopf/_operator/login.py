@@ -29,6 +29,9 @@ silence them if logins are frequent: this one is a module of the original framew
 _LIBRARIES = ("kubernetes", "pykube", "kubernetes_asyncio")
 """The client libraries that can log in, the preferred one first."""
 
+_CONFIGURED = (*_LIBRARIES, "kubernetes.aio")
+"""The imported modules that the login also configures; the last one is an optional part of the first one."""
+
 _PLUGIN_BACKOFFS = (1, 5, 15)
 """
 The delays between attempts to run a failing plugin of the kubeconfig, in seconds. They are short for users who wait at
@@ -46,13 +49,13 @@ def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | None:
     """
     Log in when no login handlers are declared.
 
-    If the operator has imported a client library, the login goes through that library, and also configures it.
+    If the operator has imported client libraries, the login goes through them, and also configures all of them.
     Otherwise, it uses the service account or the kubeconfig directly. For features of kubeconfigs that only the
     libraries support, it uses an installed library.
     """
     try:
-        imported = [name for name in _LIBRARIES if name in sys.modules]
-        if imported and (info := _login_via_libraries(imported, kwargs)) is not None:
+        imported = [name for name in _CONFIGURED if name in sys.modules]
+        if imported and (info := _login_via_imported(imported, kwargs)) is not None:
             return info
         return _login_natively(kwargs)
     except LoginError as e:
@@ -76,6 +79,26 @@ def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
         if info is None:
             raise
         return info
+
+
+def _login_via_imported(names: Iterable[str], kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+    """Log in via all libraries, as handlers can use any of them; the credentials are those of the first one."""
+    from kopf._client.auth.piggyback import login_via_library  # most operators use no library
+
+    infos: list[ConnectionInfo] = []
+    failures: list[LoginError] = []
+    for name in names:
+        try:
+            info = login_via_library(name, **kwargs)
+        except LoginError as e:
+            failures.append(e)
+        else:
+            infos += [info] if info is not None else []
+    if failures and not infos:
+        raise failures[0]
+    for failure in failures:
+        logger.warning("One of the imported client libraries is not configured: %s", failure)
+    return infos[0] if infos else None
 
 
 def _login_via_libraries(names: Iterable[str], kwargs: Mapping[str, Any]) -> ConnectionInfo | None:

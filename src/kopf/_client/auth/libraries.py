@@ -16,7 +16,7 @@ from typing import Any
 
 from kopf._client.auth.credentials import LoginError
 
-_DISTRIBUTIONS = {"pykube": "pykube-ng"}
+_DISTRIBUTIONS = {"pykube": "pykube-ng", "kubernetes.aio": "kubernetes"}
 
 _FAULTS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
 """Errors that outdated or half-installed libraries raise, unlike wrong configurations."""

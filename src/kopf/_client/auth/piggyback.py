@@ -38,7 +38,11 @@ module_logger = logging.getLogger(__name__)
 _HEADER_KEYS = ("BearerToken", "authorization")
 """The keys of the header in the official clients: in newer versions, then in older ones."""
 
-_TITLES = {"kubernetes": "the official client", "kubernetes_asyncio": "the asynchronous client"}
+_TITLES = {
+    "kubernetes": "the official client",
+    "kubernetes.aio": "the asynchronous part of the official client",
+    "kubernetes_asyncio": "the asynchronous client",
+}
 
 _configuring = threading.Lock()
 """
@@ -48,7 +52,7 @@ these files before they have written them. Several operators in one process can 
 
 
 def login_via_library(name: str, *, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
-    """Log in via ``kubernetes``, ``kubernetes_asyncio``, or ``pykube``, as their own functions below do."""
+    """Log in via ``pykube``, ``kubernetes``, ``kubernetes_asyncio``, or ``kubernetes.aio``, as below."""
     return login_via_pykube(logger=logger) if name == "pykube" else _login_via_official_client(name, logger)
 
 
