@@ -123,6 +123,24 @@ async def test_replicas_tell_if_the_object_is_theirs(simulation: Simulation, ask
         assert note.endswith(end)
 
 
+async def test_a_standby_that_indexes_the_object_does_not_handle_it(simulation: Simulation, ask: Ask) -> None:
+    @kopf.on.startup()
+    def coordinate(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.coordination.mode = "leader"
+
+    kopf.index("kopfexamples", id="index_fn")(lambda **_: {})
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "kopf", "labels": {"kopf.dev/coordination": "kopf"}},
+        "spec": {"holderIdentity": "other_1", "leaseDurationSeconds": 600},
+    }
+    await simulation.apply(lease)
+    await begin(simulation, make("obj"), seconds=5)
+    assert "It is not handled by this replica" in render(await ask())
+
+
 async def test_next_attempts_when_the_object_is_left_alone(simulation: Simulation, ask: Ask) -> None:
     """A filter fails, so the handlers wait longer than they are to."""
     calls: list[float] = []

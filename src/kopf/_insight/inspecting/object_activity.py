@@ -83,6 +83,8 @@ class ObjectActivity:
             return "handling", f"is being handled by {', '.join(handlers)}", since
         if queue.is_active(self._key):
             return "handling", "is being handled: looked at, or saved", None
+        if runtime.share.is_foreign(self._key):
+            return "idle", "is not handled by this replica", None
         if runtime.pause.is_on:
             return "paused", "is not handled, as the operator is paused", None
         if queue.is_closed:
