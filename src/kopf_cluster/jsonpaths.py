@@ -1,8 +1,8 @@
 """
 The subset of Kubernetes' JSONPath that printer columns and selectable fields use.
 
-Supported: ``.field``, ``['field']``, ``[0]``, ``[-1]``, ``[*]``, and the filters ``[?(@.path=="text")]``,
-``[?(@.path!="text")]``, ``[?(@.path)]``; with or without the braces and the leading ``$``.
+Supported: ``.field``, ``['field']``, ``[0]``, ``[-1]``, ``[*]``, ``..field`` at any depth, and the filters
+``[?(@.path=="text")]``, ``[?(@.path!="text")]``, ``[?(@.path)]``; with or without the braces and the leading ``$``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ Step: TypeAlias = Callable[[list[Any]], list[Any]]
 
 _TOKEN: Final = re.compile(
     r"""
-    \.(?P<field>(?:\\.|[^.\[\]\\])+)
+    (?P<descent>\.(?=\.[^.\[]) | \.\.(?=\[))
+    | \.(?P<field>(?:\\.|[^.\[\]\\])+)
     | \[\s*'(?P<quoted>[^']*)'\s*\]
     | \[\s*"(?P<doubled>[^"]*)"\s*\]
     | \[\s*(?P<index>-?\d+)\s*\]
@@ -66,6 +67,8 @@ def _make_step(match: re.Match[str]) -> Step:
         return _index(int(match["index"]))
     if match["any"]:
         return _any
+    if match["descent"]:
+        return _descend
     if match["path"] is not None:
         wanted = match["value"].strip("\"'") if match["value"] is not None else None
         return _filter(parse(match["path"]), match["op"], wanted)
@@ -93,6 +96,15 @@ def _any(values: list[Any]) -> list[Any]:
             found.extend(value)
         elif isinstance(value, dict):
             found.extend(value.values())
+    return found
+
+
+def _descend(values: list[Any]) -> list[Any]:
+    """Find all objects and lists at any depth, the outer ones first."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, (dict, list)):
+            found += [value, *_descend(_any([value]))]
     return found
 
 

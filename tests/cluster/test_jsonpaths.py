@@ -30,6 +30,11 @@ DOCUMENT = {
         (".spec.list[?(@.n=='y')].v", [2]),
         ('.spec.list[?(@.n!="y")].v', [1]),
         (".spec.list[?(@.n)].v", [1, 2]),
+        ("..n", ["x", "y"]),
+        (".spec..v", [1, 2, 3]),
+        (".spec..[1].n", ["y"]),
+        ("..list[0].n", ["x"]),
+        ("..a.deeper", []),
         (".missing.deeper", []),
         (".spec.a.deeper", []),
         (".empty", [None]),
@@ -39,7 +44,7 @@ def test_paths_find_values(text: str, expected: list[Any]) -> None:
     assert jsonpaths.parse(text).find(DOCUMENT) == expected
 
 
-@pytest.mark.parametrize("text", [".a[", ".a[x]", "..", ".a[?(1)]"])
+@pytest.mark.parametrize("text", [".a[", ".a[x]", "..", "...a", ".a..", ".a[?(1)]"])
 def test_unsupported_paths_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="JSONPath"):
         jsonpaths.parse(text)
