@@ -15,6 +15,8 @@ import kr8s
 import kr8s.asyncio.objects
 import kr8s.objects
 import kubernetes
+import kubernetes.aio.client
+import kubernetes.aio.config
 import kubernetes_asyncio
 import lightkube
 import pykube
@@ -49,6 +51,12 @@ async def use_kubernetes_asyncio(name: str) -> None:
         await kubernetes_asyncio.client.CoreV1Api(client).create_namespaced_config_map("default", make_configmap(name))
 
 
+async def use_kubernetes_aio(name: str) -> None:
+    await kubernetes.aio.config.load_kube_config()  # type: ignore[no-untyped-call]
+    async with kubernetes.aio.client.ApiClient() as client:
+        await kubernetes.aio.client.CoreV1Api(client).create_namespaced_config_map("default", make_configmap(name))
+
+
 async def use_kr8s_asynchronously(name: str) -> None:
     client: Any = await kr8s.asyncio.api()
     configmap = await kr8s.asyncio.objects.ConfigMap(make_configmap(name), api=client)
@@ -79,7 +87,14 @@ def use_pykube(name: str) -> None:
         api.session.close()
 
 
-CLIENTS = [use_kubernetes, use_kubernetes_asyncio, use_lightkube, use_lightkube_asynchronously, use_pykube]
+CLIENTS = [
+    use_kubernetes,
+    use_kubernetes_asyncio,
+    use_kubernetes_aio,
+    use_lightkube,
+    use_lightkube_asynchronously,
+    use_pykube,
+]
 
 
 @pytest.mark.simulation(crds=CRD, operator=False, patience=PATIENCE)

@@ -31,6 +31,8 @@ _T = TypeVar("_T")
 _READING_ON_IMPORT = (
     "kubernetes.config",
     "kubernetes.config.kube_config",
+    "kubernetes.aio.config",
+    "kubernetes.aio.config.kube_config",
     "kubernetes_asyncio.config",
     "kubernetes_asyncio.config.kube_config",
 )
