@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import Obj, Objects, get_annotations, has_progress
+from tests.behaviour.objects import Obj, Objects, get_annotations, has_progress, is_handled
 from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
@@ -182,6 +182,32 @@ async def test_edits_that_somebody_has_seen_are_undone_for_them(
     await calls.wait(lambda items: "update" in items)
     await kex.wait(is_calm)
     assert [call for call in calls if call[0] == "field"][-1] == ("field", 0)
+
+
+async def test_updates_are_undone_for_those_who_have_seen_them(
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gate: Gate,
+) -> None:
+    """The object is as it was handled last, and yet not all handlers are in line with it."""
+    kopf.on.update("kopfexamples", id="done")(calls.noting(lambda spec, **_: ("done", spec["v"])))
+
+    @kopf.on.update("kopfexamples", id="held")
+    async def held(spec: kopf.Spec, **_: Any) -> None:
+        gate.check()
+        calls.append(("held", spec["v"]))
+
+    await operator.start_and_create(kex, spec={"v": 0})
+    await kex.wait(is_handled)
+    await kex.merge({"spec": {"v": 1}})
+    await kex.wait(has_progress("done", "held"))
+    await operator.stop()
+    await kex.merge({"spec": {"v": 0}})
+    gate.is_open = True
+    await operator.start()
+    await kex.wait(is_calm)
+    assert sorted(calls) == [("done", 0), ("done", 1), ("held", 0)]
 
 
 async def test_it_is_kept_once_and_not_if_it_is_large(

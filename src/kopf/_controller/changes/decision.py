@@ -25,7 +25,7 @@ from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHa
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.patches import ADD, REMOVE, FinalizerChange
-from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, UPDATE, Reason
+from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, RESUME, UPDATE, Reason
 from kopf._values.records import FrozenRecord, Record, replace
 from kopf._values.user_functions import FilterError
 
@@ -175,7 +175,7 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
     choice = choose(reason)
     seen = SeenStates(reason, detection.snapshot, situation.digest)
     overtaken = () if saved.is_blank else tuple(find_overtaken(choice.accompanying, saved, seen))
-    if overtaken and reason is NOOP:
+    if overtaken and (reason is NOOP or reason is RESUME):
         reason = UPDATE
         choice = choose(reason)
         seen = SeenStates(reason, detection.snapshot, situation.digest)

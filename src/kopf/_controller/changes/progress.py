@@ -301,6 +301,8 @@ def find_overtaken(
     E.g. if a field was changed and changed back before all handlers were done, there is no difference to the last
     handled state. But the handlers that have seen the change must see that it is undone.
     """
+    if seen.reason is Reason.RESUME:  # it has not changed since it was last handled, either
+        seen = replace(seen, reason=Reason.NOOP)
     if seen.reason not in (Reason.UPDATE, Reason.NOOP):
         return
     for handler in handlers:
