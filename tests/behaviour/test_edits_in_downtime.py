@@ -194,8 +194,10 @@ async def test_updates_are_undone_for_those_who_have_seen_them(
     kopf.on.update("kopfexamples", id="done")(calls.noting(lambda spec, **_: ("done", spec["v"])))
 
     @kopf.on.update("kopfexamples", id="held")
-    async def held(spec: kopf.Spec, **_: Any) -> None:
+    async def held(spec: kopf.Spec, retry: int, **_: Any) -> None:
         gate.check()
+        if retry < 3:
+            raise kopf.TemporaryError("not yet", delay=10)
         calls.append(("held", spec["v"]))
 
     await operator.start_and_create(kex, spec={"v": 0})

@@ -202,7 +202,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
     def _digest(self) -> None:
         for key, (handler, seen) in self._noted.items():
             state = self.states[key]
-            self.states[key] = replace(state, digest=seen.get_noted(handler, is_final=state.finished))
+            # Until it has succeeded or failed for good, it is not in line with the former state that it has seen.
+            if state.finished or state.digest is None or isinstance(handler, ReconcilingHandler):
+                self.states[key] = replace(state, digest=seen.get_noted(handler, is_final=state.finished))
         self._noted.clear()
 
     def account_for(self, before: SeenStates, after: SeenStates) -> None:
