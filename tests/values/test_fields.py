@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from kopf._values.fields import FieldPath, ensure, parse_field, resolve, without
+from kopf._values.fields import FieldPath, ensure, make_pointer, parse_field, parse_pointer, resolve, without
 from tests.values.strategies import keys, objects, values
 
 
@@ -94,3 +94,12 @@ def test_dropping_modifies_nothing(source: dict[str, Any], key1: str, key2: str)
     result = without(source, (key1, key2))
     assert repr(source) == before
     assert resolve(result, (key1, key2)) is None
+
+
+@pytest.mark.parametrize("path", [(), ("",), ("a", "b"), ("a/b", "c~d"), ("~1", "/~0")])
+def test_pointers_can_be_read_again(path: FieldPath) -> None:
+    assert parse_pointer(make_pointer(path)) == path
+
+
+def test_pointers_have_escapes() -> None:
+    assert make_pointer(("a/b", "c~d", "~1")) == "/a~1b/c~0d/~01"

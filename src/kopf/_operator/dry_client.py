@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Unpack
 from kopf._client.errors import APIForbiddenError, APINotFoundError, make_error
 from kopf._client.http.api import JSON, APIClient, Payload, RequestOptions
 from kopf._values import codec
+from kopf._values.fields import parse_pointer
 from kopf._values.patches import JSON_PATCH, MERGE_PATCH, merge
 from kopf._values.records import Record
 
@@ -177,7 +178,7 @@ def _patch(obj: Obj, payload: Any, path: str) -> Obj:
     """Apply a merge patch, or a JSON patch as this framework makes them: with no lists on the paths."""
     if isinstance(payload, list):
         for item in payload:
-            *parents, key = [part.replace("~1", "/").replace("~0", "~") for part in item["path"].split("/")[1:]]
+            *parents, key = parse_pointer(item["path"])
             target = obj
             for parent in parents:
                 target = target.setdefault(parent, {})

@@ -25,6 +25,16 @@ def parse_field(field: FieldSpec) -> FieldPath:
     raise ValueError(f"A field must be a dotted string or a sequence of strings, got {field!r}.")
 
 
+def parse_pointer(pointer: str) -> FieldPath:
+    """Parse a JSON pointer (RFC 6901)."""
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:])
+
+
+def make_pointer(path: FieldPath) -> str:
+    """Form a JSON pointer (RFC 6901)."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
+
+
 def resolve(source: Any, path: Iterable[str], default: Any = None) -> Any:
     """Get the value at the path, or the default if it is absent or ``None``, which means the same in Kubernetes."""
     value = source

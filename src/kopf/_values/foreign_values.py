@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kopf._values.fields import FieldPath
+from kopf._values.fields import FieldPath, parse_pointer
 
 WARNING = "JSON has no form for some values of %s: %s. Convert them in the handler: Kopf stores texts, lists, or nulls."
 """For the handler and the result of :func:`name_foreign_values`."""
@@ -66,8 +66,7 @@ def find_in_patch(changes: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> I
         yield from find_foreign_values(changes)
         return
     for item in changes:
-        keys = [key.replace("~1", "/").replace("~0", "~") for key in item["path"].split("/")[1:]]
-        yield from find_foreign_values(item.get("value"), tuple(keys))
+        yield from find_foreign_values(item.get("value"), parse_pointer(item["path"]))
 
 
 def name_foreign_values(values: Iterable[ForeignValue]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kopf._values.fields import FieldPath, resolve
+from kopf._values.fields import FieldPath, parse_pointer, resolve
 
 STATUS: Final = "status"
 REST: Final = "rest"
@@ -63,7 +63,7 @@ def is_done(items: Items, body: Mapping[str, Any]) -> bool:
 
 def _list_values(item: Mapping[str, Any]) -> Iterator[tuple[FieldPath, Any]]:
     """List the fields and the values that the operation of a JSON patch sets; ``None`` if it removes them."""
-    path = tuple(key.replace("~1", "/").replace("~0", "~") for key in item["path"].split("/")[1:])
+    path = parse_pointer(item["path"])
     pending: list[tuple[FieldPath, Any]] = [(path, item.get("value"))]
     while pending:
         path, value = pending.pop()

@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict
 
 from kopf._values.codec import NestingError
 from kopf._values.diffs import DiffOperation, diff
-from kopf._values.fields import FieldPath
+from kopf._values.fields import FieldPath, make_pointer
 from kopf._values.foreign_values import PROPER, ForeignValue, find_foreign_values
 from kopf._values.patch_deliveries import EVERYTHING, Deliveries, choose
 from kopf._values.user_functions import explaining
@@ -289,17 +289,12 @@ _OPERATIONS = {DiffOperation.ADD: "add", DiffOperation.CHANGE: "replace", DiffOp
 def list_changes(original: dict[str, Any], changed: dict[str, Any]) -> list[JSONPatchItem]:
     """List the operations that turn the original into the changed object."""
     return [
-        _make_item(_OPERATIONS[item.operation], _make_pointer(item.field), item.new) for item in diff(original, changed)
+        _make_item(_OPERATIONS[item.operation], make_pointer(item.field), item.new) for item in diff(original, changed)
     ]
 
 
 def _make_item(op: str, path: str, value: Any) -> JSONPatchItem:
     return {"op": op, "path": path} if op == "remove" else {"op": op, "path": path, "value": value}
-
-
-def _make_pointer(path: FieldPath) -> str:
-    """Form a JSON pointer (RFC 6901)."""
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 
 
 def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:

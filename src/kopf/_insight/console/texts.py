@@ -14,6 +14,7 @@ from typing import Any
 from kopf._insight.explaining.handler_verdicts import is_record
 from kopf._insight.explaining.wording import tell_duration
 from kopf._values import codec
+from kopf._values.fields import parse_pointer
 
 MAX_RECORD = 2000
 """Longer records are not decoded, in characters."""
@@ -196,7 +197,7 @@ def _show_merge(changes: Mapping[str, Any], before: Any, secret: bool, at: int) 
 
 
 def _show_operation(item: Mapping[str, Any], secret: bool, at: int) -> str:
-    path = tuple(part.replace("~1", "/").replace("~0", "~") for part in str(item.get("path", "")).split("/")[1:])
+    path = parse_pointer(str(item.get("path", "")))
     if item.get("op") == "remove":
         return _show_change(path, ..., None, secret)
     if item.get("op") == "test":
