@@ -50,7 +50,7 @@ async def test_nothing_is_said_goodbye_to(simulation: Simulation) -> None:
     assert "cleanup" not in ended
 
 
-async def test_nothing_is_written_after_the_crash(simulation: Simulation) -> None:
+async def test_nothing_is_written_after_the_crash(simulation: Simulation, caplog: pytest.LogCaptureFixture) -> None:
     @kopf.on.create("kopfexamples")
     async def create_fn(patch: kopf.Patch, **_: Any) -> None:
         await asyncio.sleep(10)
@@ -62,6 +62,7 @@ async def test_nothing_is_written_after_the_crash(simulation: Simulation) -> Non
     await simulation.advance(minutes=1)
     assert "status" not in await simulation.get("kopfexamples", "obj")
     assert simulation.journal.get_calls() == []
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     await simulation.restart()
     await simulation.expect("kopfexamples", "obj", field="status.done", value=True, within=15)
     assert [call.reason for call in simulation.journal.get_calls()] == ["create"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,6 +31,8 @@ class Runtime(FrozenRecord, frozen=True, kw_only=True):
 
     settings: OperatorSettings
     api: APIClient
+    task: asyncio.Task[Any] | None = None
+    """The task of the operator. If it is cancelled, all others are to end, too."""
     clock: Clock
     lifecycle: LifeCycleFn
     executor: HandlerExecutor

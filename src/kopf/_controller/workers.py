@@ -103,9 +103,11 @@ class Workers:
 
         Handlers can cancel their own tasks: usually by a library for timeouts that comes too late with it.
         """
-        task = self._tasks[key]
+        task, root = self._tasks[key], self._runtime.task
         # The fence interrupts workers without a request to cancel them.
         if self._queue.is_closed or self._runtime.pause.is_held(key) or not task.cancelling():
+            return False
+        if root is not None and (root.done() or root.cancelling()):  # asyncio.run() cancels all tasks when it ends
             return False
         while task.uncancel():
             pass

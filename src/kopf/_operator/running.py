@@ -186,7 +186,7 @@ class Operator:
         authenticating = asyncio.create_task(authenticator.run(), name="authenticator")
         helpers = [authenticating]
         try:
-            runtime = await either(self._make_runtime(clock), authenticating)
+            runtime = await either(self._make_runtime(clock, asyncio.current_task()), authenticating)
             helpers.append(asyncio.create_task(recorder.run(), name="recorder of events"))
             peering = Peering(runtime, self._setup.identity)
             webhooks = self._make_webhooks(runtime, peering)
@@ -259,7 +259,7 @@ class Operator:
 
         return Webhooks(runtime, self._setup.registry, peering.settle)
 
-    async def _make_runtime(self, clock: Clock) -> Runtime:
+    async def _make_runtime(self, clock: Clock, task: asyncio.Task[None] | None) -> Runtime:
         fence = None
         if self._setup.settings.coordination.mode is not None:
             from kopf._coordination.replica_identity import settle_lease_namespace  # most operators are alone
@@ -274,6 +274,7 @@ class Operator:
             index_readiness=IndexReadiness(),
             settings=self._setup.settings,
             api=self._api,
+            task=task,
             clock=clock,
             lifecycle=self._setup.lifecycle,
             executor=self._executor,
