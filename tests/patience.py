@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+import time
 from collections.abc import Callable
 
 PATIENCE = 120.0
@@ -32,3 +33,15 @@ def get_starvation(process: int | None = None) -> float:
         with contextlib.suppress(OSError):  # the thread has ended
             nanoseconds += int(file.read_text().split()[1])
     return nanoseconds / 1e9
+
+
+def get_slowness() -> float:
+    """How many times slower this processor computes now than the one of docs/performance.md; at least 1."""
+    started = time.thread_time()
+    for number in range(20_000):
+        {"number": number, "parts": (number, str(number))}
+    return max(1.0, (time.thread_time() - started) / _USUAL_TIME)
+
+
+_USUAL_TIME = 0.003
+"""What the loop above takes there, in seconds."""
