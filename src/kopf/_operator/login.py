@@ -54,7 +54,7 @@ def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | None:
     libraries support, it uses an installed library.
     """
     try:
-        imported = [name for name in _CONFIGURED if name in sys.modules]
+        imported = [name for name in _CONFIGURED if {name, name.partition(".")[0]} <= sys.modules.keys()]
         if imported and (info := _login_via_imported(imported, kwargs)) is not None:
             return info
         return _login_natively(kwargs)
