@@ -23,7 +23,8 @@ async def test_tables_of_builtin_kinds(client: Client) -> None:
     table = await client.get(CONFIG_MAPS, headers=TABLE)
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert columns(table) == ["Name", "Data", "Age"]
-    assert cells(table) == [["one", 2, "0s"]] or cells(table) == [["one", 2, "1s"]]
+    assert cells(table)[0][:2] == ["one", 2]
+    assert cells(table)[0][2].endswith("s")
     row = table["rows"][0]
     assert row["object"]["kind"] == "PartialObjectMetadata"
     assert row["object"]["metadata"]["name"] == "one"
@@ -154,9 +155,9 @@ async def test_tables_of_custom_kinds(client: Client) -> None:
     assert columns(table) == ["Name", "Text", "Number", "Flag", "Since", "Names"]
     assert table["columnDefinitions"][2]["priority"] == 1
     assert table["columnDefinitions"][1]["description"] == "What it says"
-    since = table["rows"][0]["cells"][4]
-    assert since.endswith("s")
-    assert cells(table) == [["a", "hello", 5, True, since, "x y"], ["b", "7", None, None, since, None]]
+    ages = [row["cells"].pop(4) for row in table["rows"]]
+    assert all(age.endswith("s") for age in ages)
+    assert cells(table) == [["a", "hello", 5, True, "x y"], ["b", "7", None, None, None]]
 
 
 async def test_tables_of_custom_kinds_without_columns(client: Client, kexes: str) -> None:
