@@ -73,7 +73,7 @@ def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
         return login_with_kubeconfig(**kwargs)
     except AuthProviderError as e:
         try:
-            info = _login_via_libraries(_LIBRARIES, kwargs)
+            info = _login_via_installed(kwargs)
         except LoginError as library_error:
             raise LoginError(f"{e} {library_error}") from library_error
         if info is None:
@@ -101,11 +101,11 @@ def _login_via_imported(names: Iterable[str], kwargs: Mapping[str, Any]) -> Conn
     return infos[0] if infos else None
 
 
-def _login_via_libraries(names: Iterable[str], kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+def _login_via_installed(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
     """Log in via the first of the libraries that is installed."""
     from kopf._client.auth.piggyback import login_via_library  # most operators use no library
 
-    found = (login_via_library(name, **kwargs) for name in names)
+    found = (login_via_library(name, **kwargs) for name in _LIBRARIES)
     return next((info for info in found if info is not None), None)
 
 
